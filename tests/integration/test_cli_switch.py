@@ -102,7 +102,7 @@ def test_report_reads_the_recorded_file_and_condition(folder, fitted):
 
 
 def test_covariates_are_read_in_the_order_of_the_steps(folder):
-    options = ("--covariates", "light, day", "--folds", "0", "--intents", "2", "--out", "light")
+    options = ("--step-covariates", "light, day", "--folds", "0", "--intents", "2", "--out", "light")
     facts = json.loads(limiirl(folder, *RUN, *options, "--json").stdout)
     assert facts["covariate_names"] == ["light", "day"]
     assert facts["selection"] is None
@@ -141,9 +141,8 @@ REFUSED = [
     ((*RUN, "-k", "2", "--condition", "colour"), "--condition", "colour"),
     ((*RUN, "-k", "2", "--condition", "state"), "--condition", None),
     ((*RUN, "-k", "2", "--condition", "day"), "--condition", 1),
-    ((*RUN, "-k", "2", "--covariates", "light,wind"), "--covariates", "wind"),
-    ((*RUN, "-k", "2", "--covariates", "gap", "--folds", "0"), "--covariates", None),
-    ((*RUN, "-k", "2", "--covariates", "diet", "--folds", "0"), "--covariates", None),
+    ((*RUN, "-k", "2", "--step-covariates", "light,wind"), "--step-covariates", "wind"),
+    ((*RUN, "-k", "2", "--step-covariates", "gap", "--folds", "0"), "--step-covariates", None),
     ((*RUN, "-k", "2", "--segments", "segments.txt"), "--segments", "segments.txt"),
     ((*RUN, "-k", "2", "--segments", "steps.csv"), "--segments", "steps.csv"),
     (("predict", "mix", "steps.csv", *COLUMNS, "--cut", "10"), "--cut", 10),

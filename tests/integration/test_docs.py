@@ -25,6 +25,7 @@ PROGRAMS = [
     "history.md",
     "switching.md",
     "datasets.md",
+    "covariates.md",
 ]
 
 

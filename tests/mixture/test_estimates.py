@@ -283,7 +283,7 @@ def test_rewards_of_groups_are_one_newton_step_from_the_common_rewards():
     irl = MaxEnt(6, bounds=(-4, 4), gtol=1e-10)
     mix = IntentMixture(1, irl, resp_tol=1e-9).fit(WALK, demos)
     units = Groups.from_labels(animal, len(demos))
-    estimates = group_rewards(mix._data(None, None), mix.weights_, mix.thetas_, units)[:, 0]
+    estimates = group_rewards(mix._data(None, None), mix.weights_, mix.thetas_, units, np.ones((800, 1)))[:, 0]
     own = np.array([irl.fit(WALK, demos[animal == i]) for i in range(4)])
     np.testing.assert_allclose(estimates, own, rtol=0.0, atol=0.05)
     assert np.abs(own - mix.thetas_).max() > 0.1
@@ -294,7 +294,7 @@ def test_groups_with_the_same_data_have_the_common_rewards():
     mix, demos = fit_two(60)
     twice = Demonstrations.concat([demos, demos])
     units = Groups.from_labels(np.repeat(["a", "b"], 60), 120)
-    estimates = group_rewards(mix._data(twice, None), mix.weights_, mix.thetas_, units)
+    estimates = group_rewards(mix._data(twice, None), mix.weights_, mix.thetas_, units, mix.predict_proba(twice))
     np.testing.assert_allclose(estimates, np.tile(mix.thetas_, (2, 1, 1)), rtol=0.0, atol=1e-4)
 
 

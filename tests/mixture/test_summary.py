@@ -364,9 +364,21 @@ def test_frames_have_one_row_per_reward_and_per_unit():
     assert len(frame) == K * d
     row = frame[(frame.intent == 1) & (frame.feature == summary.feature_names[0])].iloc[0]
     assert (row.reward, row.weight) == (summary.thetas[1, 0], summary.weights[1])
+    assert mix.to_frame().equals(frame)
     members = membership_table(mix, demos).to_frame()
     np.testing.assert_array_equal(members["probability_1"], mix.predict_proba(demos)[:, 1])
     assert members["intent"].tolist() == mix.predict(demos).tolist()
+
+
+def test_escape_sequences_in_names_are_printed_as_text():
+    names = ["door", "\x1b[2Jfood", "water"]
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_names=names)
+    demos = Demonstrations.from_lists([["door", names[1]], ["door", "water"]] * 4, groups=["\x1b[31m", "b"] * 4)
+    mix = IntentMixture(1, MaxEnt(bounds=(-3, 3))).fit(mdp, demos)
+    table = membership_table(mix, demos)
+    for text in (str(mix.summary()), str(table), str(table.groups)):
+        assert "\x1b" not in text
+        assert "\\x1b[" in text
 
 
 def test_frames_require_pandas(monkeypatch):

@@ -81,7 +81,13 @@ add_command(app, reproduce.report, "report run --out report")
 
 
 # Options whose name differs from that of the parameter in the library.
-_SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels", "name": "model"}
+_SYNONYMS = {
+    "random_state": "seed",
+    "zones": "mask",
+    "label": "labels",
+    "name": "model",
+    "covariates": "step_covariates",
+}
 # Parameters that several options may set; the option is identified by its value.
 _PATHS = ("path", "folder")
 _show_other_warnings = warnings.showwarning

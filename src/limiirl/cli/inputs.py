@@ -205,6 +205,18 @@ def read_state_table(path: Path) -> Any:
     return table
 
 
+def read_covariates(path: Path | None) -> Any:
+    """Read the table of --covariates, or return None."""
+    from limiirl.demos import read_table
+
+    if path is None:
+        return None
+    table = read_table(check_exists(path))
+    if table is None or not {"demo", "group"} & set(table.column_names):
+        raise InvalidFile.at(path, "must be a table with a column demo or group, and one column per covariate.")
+    return table
+
+
 def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
     """Return the groups of demonstrations if the option is set, else None."""
     if not by_group:
@@ -252,7 +264,7 @@ def read_labelled(path: Path, column: str, columns: str | None, cut: int | None,
     raise InvalidFile.of(option, column, f"must be a column of {path}; the file has {names}")
 
 
-def read_covariates(path: Path, names: Sequence[str], columns: str | None) -> "dict[str, Any] | None":
+def read_step_covariates(path: Path, names: Sequence[str], columns: str | None) -> "dict[str, Any] | None":
     """Read columns of a table of steps, in the order of the states of its demonstrations; None without names."""
     import pyarrow as pa
 
@@ -267,7 +279,7 @@ def read_covariates(path: Path, names: Sequence[str], columns: str | None) -> "d
     absent = [name for name in names if name not in present]
     if absent:
         listed = ", ".join(present) or "not known, because it was written by Demonstrations.to_parquet"
-        raise InvalidFile.of("covariates", absent[0], f"must be a column of {path}; its columns are {listed}")
+        raise InvalidFile.of("step_covariates", absent[0], f"must be a column of {path}; its columns are {listed}")
     # In the order of the demonstrations, the states are the numbers of the rows.
     numbered = table.append_column(_ROW, pa.array(range(table.num_rows)))
     rows = Demonstrations.from_frame(numbered, sources | {"state": _ROW}).states

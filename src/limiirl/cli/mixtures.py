@@ -21,6 +21,7 @@ from limiirl.cli.inputs import (
     read_demos,
     read_labelled,
     read_problem,
+    read_step_covariates,
 )
 from limiirl.cli.pages import (
     ReportFolder,
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
 # Steps times features from which `select` uses one process per CPU. Below this, the fits take only a few seconds, about
 # as long as starting the processes.
 _MANY_COUNTS = 1_000_000
+# EM with overlapping intents may need several hundred iterations: 300 for three intents of six mice. The library's
+# limit of 100 would end such a fit with a warning.
+_MAX_ITER = 500
+# `select` fits many mixtures and compares likelihoods: EM also ends at this gain in nats per demonstration or group.
+_SELECT_TOL = 1e-5
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
@@ -52,6 +58,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
+    covariates: options.Covariates = None,
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = None,
     init: options.Init = "kmeans",
@@ -69,24 +76,30 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Fit a mixture of intents to demonstrations.
 
-    Prints a summary and saves the fitted mixture. With --executor or --workers, the initialisations run in parallel,
-    which does not change the result.
+    Prints a summary and saves the fitted mixture. With --covariates, the mixture weights depend on covariates, and
+    their coefficients are printed. With --executor or --workers, the initialisations run in parallel, which does not
+    change the result.
     """
+    from limiirl.mixture import to_plain
+
     check_exists(demos)
-    check_target(out, demos, mdp, state_features)
-    check_report(report, out, demos, mdp, state_features)
+    check_target(out, demos, mdp, state_features, covariates)
+    check_report(report, out, demos, mdp, state_features, covariates)
     backend = options.resolve_executor(executor, workers, scheduler)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
+    parameters["max_iter"] = _MAX_ITER
     mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
-    groups = get_groups(data, by_group)
+    groups, table = get_groups(data, by_group), read_covariates(covariates)
     with record_warnings() as warned, show_progress("EM") as progress:
-        mixture.set_params(progress=progress).fit(world, data, groups, executor=backend)
+        mixture.set_params(progress=progress).fit(world, data, groups, covariates=table, executor=backend)
     mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
-    _save(mixture, out, as_json, {}, "")
+    membership = mixture.membership_
+    more = {} if membership is None else {"membership": to_plain(membership.to_dict())}
+    _save(mixture, out, as_json, more, "", "" if membership is None else f"\n\n{membership}")
     write_page(context, report, mixture, warned=warned)
 
 
@@ -156,7 +169,7 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     out: options.MixtureOut = Path("switching"),
     model: Annotated[str, typer.Option(help="Model of an intent: MaxCausalEnt or MLIRL.")] = "MaxCausalEnt",
     switching: options.Switching = "homogeneous",
-    covariates: options.Covariates = None,
+    step_covariates: options.StepCovariates = None,
     condition: options.Condition = None,
     folds: Annotated[int, typer.Option(min=0, help="Number of cross-validation folds; 0 for none.")] = 5,
     n_init: Annotated[int, typer.Option(help="Number of initialisations of each fit; the best is kept.")] = 1,
@@ -192,8 +205,8 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     if segments is not None:
         check_suffix(segments)
     backend = options.resolve_executor(executor, workers, scheduler)
-    names = [name.strip() for name in covariates.split(",")] if covariates is not None else []
-    X = read_covariates(demos, names, columns)
+    names = [name.strip() for name in step_covariates.split(",")] if step_covariates is not None else []
+    X = read_step_covariates(demos, names, columns)
     more = read_condition(demos, condition, columns)
     problem = read_problem(demos, mdp, model, gamma, columns, None, state_features, quiet=as_json)
     template = SwitchingMixture(
@@ -317,7 +330,12 @@ def _predict_switching(
 
 
 def _save(
-    mixture: "IntentMixture | BayesianIntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str
+    mixture: "IntentMixture | BayesianIntentMixture",
+    out: Path,
+    as_json: bool,
+    more: dict[str, Any],
+    before: str,
+    after: str = "",
 ) -> None:
     """Save a mixture and print its summary."""
     mixture.set_params(progress=None)
@@ -326,7 +344,7 @@ def _save(
     if as_json:
         options.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
     else:
-        options.echo(before + str(summary))
+        options.echo(before + str(summary) + after)
         options.echo(f"\nSaved to {out}. Apply it with `limiirl predict {out} DEMOS`.")
 
 
@@ -341,6 +359,7 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     segments: options.SegmentsFile = None,
     columns: options.Columns = None,
     cut: options.Cut = None,
+    covariates: options.Covariates = None,
     by_group: options.ByGroup = False,
     condition: options.Condition = None,
     report: ReportFolder = None,
@@ -359,8 +378,8 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     for path, option in ((out, "out"), (segments, "segments")):
         if path is not None:
             check_suffix(path)
-        check_file(path, mixture, demos, option=option)
-    check_report(report, mixture, demos)
+        check_file(path, mixture, demos, covariates, option=option)
+    check_report(report, mixture, demos, covariates)
     if is_saved(mixture):
         for name, value in (("partial", partial), ("by_group", by_group), ("condition", condition)):
             if value:
@@ -373,13 +392,13 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
         rule = f"requires a mixture written by `limiirl switch`; {mixture} has one intent per demonstration"
         raise InvalidParameter.of("segments", str(segments), rule, remedy="Omit --segments.")
     data = read_demos(demos, columns, cut)
-    fitted, groups = IntentMixture.load(mixture), get_groups(data, by_group)
+    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
     more = read_condition(demos, condition, columns)
     if more and partial:
         rule = "cannot be combined with prefixes of trajectories"
         raise InvalidParameter.of("condition", condition, rule, remedy="Omit --partial.")
-    table = membership_table(fitted, data, groups, partial=partial)
-    compared = fitted.compare_groups(data, data.groups, **more) if more else None
+    table = membership_table(fitted, data, groups, covariates=known, partial=partial)
+    compared = fitted.compare_groups(data, data.groups, covariates=known, **more) if more else None
     if out is not None:
         table.write(out)
     if as_json:
@@ -387,7 +406,7 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     else:
         texts = [str(table), *([] if compared is None else [str(compared)])]
         options.echo("\n\n".join([*texts, *([] if out is None else [f"Saved to {out}."])]))
-    write_page(context, report, fitted, data, groups)
+    write_page(context, report, fitted, data, groups, covariates=known)
 
 
 def select(  # noqa: PLR0913 (a command's options, each with a default)
@@ -434,7 +453,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     backend = options.resolve_executor(executor, workers, scheduler)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
-    mixture = make_mixture(1, problem.irl, options.with_device(settings, device), init=init)
+    parameters: dict[str, Any] = {"init": init, "max_iter": _MAX_ITER, "likelihood_tol": _SELECT_TOL}
+    mixture = make_mixture(1, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     if (
@@ -485,6 +505,7 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     columns: options.Columns = None,
     cut: options.Cut = None,
+    covariates: options.Covariates = None,
     by_group: options.ByGroup = False,
     report: ReportFolder = None,
     as_json: options.AsJson = False,
@@ -496,7 +517,7 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl import Demonstrations, IntentMixture, RewardEnsemble
     from limiirl.metrics import evaluate as evaluate_mixture
 
-    check_report(report, mixture, demos, truth)
+    check_report(report, mixture, demos, truth, covariates)
     ensemble = None if truth is None else RewardEnsemble.load(check_exists(truth))
     data = read_demos(demos, columns, cut) if labels is None else read_labelled(demos, labels, columns, cut)
     if not isinstance(data, Demonstrations):
@@ -505,7 +526,7 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
             parameter="demos",
             value=str(demos),
         )
-    fitted, groups = IntentMixture.load(mixture), get_groups(data, by_group)
-    scores = evaluate_mixture(fitted, data, truth=ensemble, groups=groups)
+    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    scores = evaluate_mixture(fitted, data, truth=ensemble, groups=groups, covariates=known)
     options.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
-    write_page(context, report, fitted, data, groups, evaluation=scores)
+    write_page(context, report, fitted, data, groups, evaluation=scores, covariates=known)

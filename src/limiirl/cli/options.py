@@ -38,6 +38,15 @@ StateFeatures = Annotated[
         help="Parquet or CSV file with one row per state: its name (state), and features (numbers, booleans or text).",
     ),
 ]
+Covariates = Annotated[
+    Path | None,
+    typer.Option(
+        "--covariates",
+        metavar="TABLE",
+        help="Parquet or CSV file with one row per demonstration (column demo) or group (column group), and covariates "
+        "(numbers, booleans or text) of the mixture weights.",
+    ),
+]
 Cut = Annotated[
     int | None,
     typer.Option("--cut", metavar="N", help="Cut long recordings into pieces of at most N steps.", min=1),
@@ -58,7 +67,7 @@ Switching = Annotated[
     str,
     typer.Option(help="What the probabilities of switching depend on: homogeneous (the intent only), or state."),
 ]
-Covariates = Annotated[
+StepCovariates = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN,...", help="Columns on which the probabilities of switching depend; replaces --switching."

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_exists, check_page, get_groups, read_covariates, read_demos, read_labelled
+from limiirl.cli.inputs import (
+    check_exists,
+    check_page,
+    get_groups,
+    read_covariates,
+    read_demos,
+    read_labelled,
+    read_step_covariates,
+)
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 
@@ -107,6 +115,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     columns: str | None,
     cut: int | None,
     by_group: bool,
+    covariates: Path | None,
     coordinates: Path | None,
     as_json: bool,
 ) -> None:
@@ -116,7 +125,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     from limiirl.switching import is_saved
 
     target = Path(f"{os.path.normpath(folder)}-report") if out is None else out
-    check_report(target, folder, demos, coordinates)
+    check_report(target, folder, demos, coordinates, covariates)
     switching = is_saved(folder)
     mixture: Any = (SwitchingMixture if switching else IntentMixture).load(folder)
     reason, recorded, more = "", mixture.data_file_, dict[str, Any]()
@@ -137,6 +146,8 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     xy = None if coordinates is None else read_coordinates(coordinates, merge_previous(mixture.mdp_)[0])
     more |= {"groups": groups, "coordinates": xy, "command": command_line(context)}
     with show_progress("page") as progress:
+        if not switching:
+            more["covariates"] = read_covariates(covariates)
         path = (write_switching if switching else write_intents)(mixture, target, data, progress, **more)
     if as_json:
         echo(json.dumps({"report": str(path)}))
@@ -148,8 +159,8 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
 
 def read_step_columns(mixture: Any, demos: Path, columns: str | None) -> dict[str, Any]:
     """Return the argument `covariates` of methods of a `SwitchingMixture`, read from a table of steps."""
-    names = () if mixture.covariates_ is None else mixture.covariates_.names
-    return {"covariates": read_covariates(demos, names, columns)}
+    names = () if mixture.covariates_ is None else mixture.covariates_.columns
+    return {"covariates": read_step_covariates(demos, names, columns)}
 
 
 def read_condition(demos: Path, column: str | None, columns: str | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import typer
 from limiirl._io import atomic_write
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page
-from limiirl.cli.options import AsJson, ByGroup, Columns, Cut, Scheduler, Workers, echo, resolve_executor
+from limiirl.cli.options import AsJson, ByGroup, Columns, Covariates, Cut, Scheduler, Workers, echo, resolve_executor
 from limiirl.cli.pages import is_mixture, report_mixture
 from limiirl.cli.roads_inputs import read_matched
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -331,6 +331,7 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
     columns: Columns = None,
     cut: Cut = None,
     by_group: ByGroup = False,
+    covariates: Covariates = None,
     coordinates: Annotated[
         Path | None, typer.Option("--coordinates", help="Table with the columns state, x and y, for drawings.")
     ] = None,
@@ -341,7 +342,7 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
     Figures are also written as SVG, PNG and CSV files, and tables as LaTeX, Markdown and CSV files.
     """
     if is_mixture(run):
-        report_mixture(context, run, out, demos, columns, cut, by_group, coordinates, as_json)
+        report_mixture(context, run, out, demos, columns, cut, by_group, covariates, coordinates, as_json)
         return
     for name, value in (("demos", demos), ("columns", columns), ("cut", cut), ("coordinates", coordinates)):
         if value is not None:

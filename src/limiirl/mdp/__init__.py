@@ -31,15 +31,24 @@ from limiirl.mdp.shortest_paths import (
     is_connected,
     shortest_path,
 )  # fmt: skip
-from limiirl.mdp.tables import StateFeatures, encode, is_text, name_of, read_state_features, renumber
+from limiirl.mdp.tables import (
+    StateFeatures,
+    column_names,
+    encode,
+    is_text,
+    name_of,
+    nulls,
+    read_state_features,
+    renumber,
+)
 
 # fmt: off
 __all__ = [
     "MDP", "BellmanEquations", "EdgeFeatures", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble",
     "ShortestPath", "ShortestPaths", "StateFeatures", "action_values", "add_edge_features", "check_policy",
-    "edge_parts", "encode", "expected_features", "feature_sizes", "find_reachable", "is_connected", "is_frozen",
-    "is_text", "name_of", "optimal_policy", "optimal_values", "policy_features", "policy_pairs", "policy_table",
-    "policy_values", "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber",
-    "sequence_features", "shortest_path", "split_columns", "to_dense", "turn_features",
+    "column_names", "edge_parts", "encode", "expected_features", "feature_sizes", "find_reachable", "is_connected",
+    "is_frozen", "is_text", "name_of", "nulls", "optimal_policy", "optimal_values", "policy_features", "policy_pairs",
+    "policy_table", "policy_values", "reachable_states", "read_frame", "read_state_features", "rename_columns",
+    "renumber", "sequence_features", "shortest_path", "split_columns", "to_dense", "turn_features",
 ]
 # fmt: on

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from limiirl.metrics.adequacy import Adequacy, check_fit
 from limiirl.metrics.clusterings import anid, hard_labels, nid
 from limiirl.metrics.evaluate import NLL, Evaluation, Recovery, ensemble_nll, evaluate, mixture_nll, recover
 from limiirl.metrics.evd import evd, evd_interval, ile, ile_interval
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "GEVD", "NLL", "Comparison", "Evaluation", "GroupComparison", "GroupContrast", "HypothesisTest", "Interval",
-    "Recovery", "agrees_with", "anid", "bootstrap_interval", "bootstrap_test", "compare_groups", "compare_paired",
-    "condition_of_groups", "correct_p_values", "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic",
-    "evaluate", "evd", "evd_interval", "feature_distance", "gevd", "hard_labels", "ile", "ile_interval",
-    "likelihood_ratio_test", "match_rate", "mean_interval", "missing_distance_fraction", "mixture_nll",
-    "next_action_accuracy", "nid", "recover", "vuong_test", "wald_test",
+    "GEVD", "NLL", "Adequacy", "Comparison", "Evaluation", "GroupComparison", "GroupContrast", "HypothesisTest",
+    "Interval", "Recovery", "agrees_with", "anid", "bootstrap_interval", "bootstrap_test", "check_fit",
+    "compare_groups", "compare_paired", "condition_of_groups", "correct_p_values", "dard", "draw_flow",
+    "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval", "feature_distance", "gevd",
+    "hard_labels", "ile", "ile_interval", "likelihood_ratio_test", "match_rate", "mean_interval",
+    "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover", "vuong_test", "wald_test",
 ]
 # fmt: on
 

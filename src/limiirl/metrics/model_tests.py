@@ -246,6 +246,9 @@ def bootstrap_test(
         if not isinstance(mixture, IntentMixture):
             raise InvalidParameter.of(name, type(mixture).__name__, "must be a fitted IntentMixture")
         check_fitted(mixture)
+        if mixture.covariates_ is not None:
+            rule = "must have constant mixture weights; use membership_.likelihood_ratio_test for covariates"
+            raise InvalidParameter.of(name, "covariates", rule)
     K, L = len(null.weights_), len(alternative.weights_)
     if L <= K:
         raise InvalidParameter.of("alternative", L, f"must have more than {K} intents")

@@ -175,8 +175,8 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
         raise InvalidDemos(f"{message} {remedy}", parameter="demos")
     demo, t, taken = steps.demo_of_step[known], steps.t_of_step[known], mdp.act[steps.edge[known]]
     correct, probability = np.empty(known.size), np.empty(known.size)
-    for part in _batches(t + 1):
-        action = mixture.next_actions(_extract_prefixes(demos, demo[part], t[part])).action
+    for part in batch_prefixes(t + 1):
+        action = mixture.next_actions(extract_prefixes(demos, demo[part], t[part])).action
         predicted = action[np.arange(len(action)), taken[part]]
         best = action >= (1.0 - _TIE) * action.max(axis=1, keepdims=True)
         hit = best[np.arange(len(action)), taken[part]] & (predicted > 0.0)
@@ -184,7 +184,8 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     return NextActionAccuracy(demo, t, correct, probability)
 
 
-def _extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
+def extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
+    """Return the first t + 1 states of each of the given demonstrations (m,), without the last action."""
     offsets = np.concatenate([[0], np.cumsum(t + 1)])
     rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[demo] - offsets[:-1], t + 1)
     if demos.actions is None:
@@ -194,7 +195,7 @@ def _extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Dem
     return Demonstrations(demos.states[rows], offsets, actions)
 
 
-def _batches(sizes: IntArray) -> Iterator[slice]:
+def batch_prefixes(sizes: IntArray) -> Iterator[slice]:
     """Yield slices of prefixes with at most `_BATCH` states in total; a longer prefix has a slice of its own."""
     ends = np.cumsum(sizes)
     first = 0

@@ -10,6 +10,7 @@ from limiirl.mixture.em import (
     Solution,
     Start,
     State,
+    WeightDesign,
     floor_weights,
     nearly_empty,
     report_iterations,
@@ -56,6 +57,7 @@ from limiirl.mixture.io import (
     decode_model,
     encode_parameters,
 )
+from limiirl.mixture.membership import Effects, LikelihoodRatio, MembershipLogit, PredictedWeights
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
@@ -95,6 +97,7 @@ __all__ = [
     "BayesianIntentMixture",
     "Callback",
     "ConvergenceMonitor",
+    "Effects",
     "FolderFormat",
     "FreeEstimates",
     "FreeParameters",
@@ -102,8 +105,11 @@ __all__ = [
     "GroupWeights",
     "IntentMixture",
     "Iteration",
+    "LikelihoodRatio",
     "Membership",
+    "MembershipLogit",
     "NotSerialisable",
+    "PredictedWeights",
     "ProfileInterval",
     "Restart",
     "Selection",
@@ -115,6 +121,7 @@ __all__ = [
     "Starts",
     "State",
     "Summary",
+    "WeightDesign",
     "Writer",
     "align_rows",
     "align_to_labels",

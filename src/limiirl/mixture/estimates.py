@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, softmax
 
 from limiirl._typing import BoolArray, FloatArray
 from limiirl._validation import check_fraction
@@ -199,7 +199,8 @@ class _Weight(MarginalLikelihood):
         super().__init__(problem, n_intents, scale)
         self.k, self.others = k, np.delete(np.arange(n_intents), k)
 
-    def pack(self, rho: FloatArray, thetas: FloatArray) -> FloatArray:
+    def pack(self, logits: FloatArray, thetas: FloatArray) -> FloatArray:
+        rho = np.asarray(softmax(logits[:, 0]))
         others = np.log(rho[self.others])
         odds = np.log(rho[self.k] / rho[self.others].sum())
         return np.concatenate([[odds], others[1:] - others[0], (thetas * self.scale).ravel()])
@@ -210,7 +211,7 @@ class _Weight(MarginalLikelihood):
         logits = np.concatenate([[0.0], x[1 : self.K - 1]])
         share = np.exp(logits - logits.max())
         rho[self.others] = (1.0 - rho[self.k]) * share / share.sum()
-        return rho, x[self.K - 1 :].reshape(self.K, -1) / self.scale
+        return np.log(rho)[:, None], x[self.K - 1 :].reshape(self.K, -1) / self.scale
 
     def differentiate_logits(self, sizes: FloatArray, rho: FloatArray) -> FloatArray:
         others, rest = self.others, self.n - sizes[self.k]
@@ -225,8 +226,8 @@ class Profile:
     Parameters
     ----------
     problem : FitProblem
-    rho, thetas : (K,), (K, d)
-        The maximum of the likelihood.
+    logits, thetas : (K, p), (K, d)
+        The maximum of the likelihood; p = 1 without covariates.
     errors : (K,), (K, d)
         Standard errors of both; they determine the first step of the search, and must be positive.
     names : sequence of str
@@ -234,7 +235,7 @@ class Profile:
     """
 
     problem: FitProblem
-    rho: FloatArray
+    logits: FloatArray
     thetas: FloatArray
     errors: tuple[FloatArray, FloatArray]
     names: tuple[str, ...]
@@ -242,7 +243,7 @@ class Profile:
     def intervals(self, parameters: Iterable[tuple[int, int | str]], level: float) -> list[ProfileInterval]:
         """Return the intervals of parameters, given as (intent, feature) or (intent, "weight")."""
         quantile = float(ndtri(0.5 + 0.5 * check_level(level)))
-        if what := describe_missing_gradients(self.problem, len(self.rho)):
+        if what := describe_missing_gradients(self.problem, len(self.thetas)):
             message = (
                 f"Profile likelihoods require a likelihood with gradients; {what} has none. Use standard_errors()."
             )
@@ -271,14 +272,17 @@ class Profile:
         size = np.sqrt(np.mean(self.problem.features() ** 2, axis=0))
         scale = np.where(size > 0.0, size, 1.0) if size.size == d else np.ones(d)
         if j is None:
+            if self.problem.weight_design is not None:
+                rule = "must be rewards, because the mixture weights depend on covariates; see mix.membership_"
+                raise InvalidParameter.of("parameters", (k, name), rule)
             objective: MarginalLikelihood = _Weight(self.problem, K, scale, k)
-            at, estimate = 0, float(self.rho[k])
+            at, estimate = 0, float(softmax(self.logits[:, 0])[k])
             width = error / (estimate * (1.0 - estimate))
         else:
-            objective, at, estimate = MarginalLikelihood(self.problem, K, scale), K - 1 + k * d + j, self.thetas[k, j]
-            width = error * scale[j]
+            objective, estimate = MarginalLikelihood(self.problem, K, scale), self.thetas[k, j]
+            at, width = (K - 1) * objective.p + k * d + j, error * scale[j]
         box = objective.box(self.problem.box(d))
-        start, lowest = _minimise(objective, objective.pack(self.rho, self.thetas), box)
+        start, lowest = _minimise(objective, objective.pack(self.logits, self.thetas), box)
         ends = [_find_end(objective, start, lowest, box, at, sign * width, quantile) for sign in (-1.0, 1.0)]
         if j is None:
             return ProfileInterval(k, name, estimate, *(float(1.0 / (1.0 + np.exp(-end))) for end in ends))

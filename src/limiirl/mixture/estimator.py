@@ -26,6 +26,9 @@ from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 
 # Minimum number of rewards on bounds for a warning; in small examples, all rewards may be on bounds.
 _MANY = 10
+# Difference between coefficients of standardised covariates from which a warning is issued: the odds of two intents
+# differ by a factor of 20,000 between units one standard deviation apart.
+_SEPARATED = 10.0
 
 
 class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
@@ -77,6 +80,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     accelerate : bool
         After every three M-steps, maximise the marginal likelihood by a quasi-Newton search. The stationary points are
         those of EM, and the objective never decreases. Use it where EM needs many iterations because intents overlap.
+    membership_ridge : float
+        Coefficient of the penalty ridge / 2 sum_k |D_k - mean(D)|^2 on the total log-likelihood, where D_k are the
+        coefficients of the standardised `covariates` of `fit`: 1 / variance of a Gaussian prior.
     random_state : int, Generator, RandomState or None
         Seed of the clusterings and random initialisations; results are reproducible for an integer.
     progress : callable, optional
@@ -87,7 +93,11 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     weights_, thetas_ : (K,), (K, d)
-        Mixture weights and rewards.
+        Mixture weights and rewards; with covariates, the mean weights over demonstrations or groups.
+    membership_ : MembershipLogit or None
+        Mixture weights by covariates: coefficients, odds ratios, marginal effects and predicted weights.
+    membership_logits_, covariates_ : (K, 1 + m), CovariateScale, or None
+        Intercepts and coefficients of standardised covariates, relative to intent 0, and the scale of the covariates.
     ensemble_ : RewardEnsemble
         `weights_` and `thetas_` as one object.
     responsibilities_, labels_ : (N, K), (N,)
@@ -140,6 +150,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         degenerate: str = "fit",
         annealing: tuple[float, int] | None = None,
         accelerate: bool = False,
+        membership_ridge: float = 0.0,
         random_state: Any = None,
         progress: Progress | None = None,
         verbose: bool = False,
@@ -158,12 +169,19 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.degenerate = degenerate
         self.annealing = annealing
         self.accelerate = accelerate
+        self.membership_ridge = membership_ridge
         self.random_state = random_state
         self.progress = progress
         self.verbose = verbose
 
     def fit(
-        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, executor: Mapper | None = None
+        self,
+        mdp: Any,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        executor: Mapper | None = None,
     ) -> IntentMixture:
         """Learn the intents of demonstrations.
 
@@ -174,6 +192,11 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         groups : (N,), optional
             Group of each demonstration, such as a driver, an animal or a recording (see `demos.groups`). All
             demonstrations of a group have the same intent, and mixture weights are fractions of groups.
+        covariates : (N, m) array, data frame, pyarrow Table or mapping of columns, optional
+            Mixture weights are softmax_k(c_k + D_k . x_i), with c_0 = 0 and D_0 = 0, for the row x_i of each
+            demonstration or group. Rows of a table with a column demo or group are matched by it; otherwise, there is
+            one row per demonstration, or one per group in sorted order. Text columns have one indicator per level
+            except the first.
         executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
             Runs the `n_init` initialisations in parallel. The result is the same, bit for bit. `progress` is called
             with the iterations of an initialisation after it has finished.
@@ -187,7 +210,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         check_choices(self.init, self.embedding, self.reward_init)
         demos = validate.check_demos(demos, mdp)
         irl, choice = validate.resolve_model(self.irl, mdp, demos)
-        em = EMFromSeed(self, irl, settings, mdp, demos, groups)
+        scale, design = validate.make_weight_design(covariates, demos, groups, self.membership_ridge)
+        em = EMFromSeed(self, irl, settings, mdp, demos, groups, design)
         validate.check_enough_units(self.n_intents, em.problem.units)
         seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with report_progress("EM", self.verbose, self.progress) as report:
@@ -196,7 +220,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))
-        self.model_choice_, self.data_file_ = choice, None
+        self.model_choice_, self.data_file_, self.covariates_ = choice, None, scale
         messages = dict.fromkeys(message for outcome in outcomes for message in outcome.warnings)
         self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty})
         return self
@@ -221,14 +245,14 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
         self._store(solution, problem, [restart])
-        self.model_choice_, self.data_file_ = "", None
+        self.model_choice_, self.data_file_, self.covariates_ = "", None, None
         messages, empty = (start.warnings, start.empty) if isinstance(start, Start) else ((), ())
         self._warn(solution, problem, messages, empty)
         return self
 
     def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
         units, kept = problem.units, isinstance(best.U, np.ndarray)
-        self.weights_, self.thetas_ = best.rho, best.thetas
+        self.weights_, self.thetas_, self.membership_logits_ = best.rho, best.thetas, best.logits
         self.responsibilities_: Any = units.broadcast(best.U) if kept else None
         self.labels_: Any = None if self.responsibilities_ is None else np.argmax(self.responsibilities_, axis=1)
         self.groups_ = units.names if kept and units.grouped else None
@@ -272,6 +296,16 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             message = f"{what} unreliable. Use fewer intents, {advice}."
             index = small[0] if len(small) == 1 else tuple(small)
             warning = DegenerateIntentWarning(message, parameter="weights_", value=best.rho[small], index=index)
+            warnings.warn(warning, stacklevel=stacklevel)
+        if (
+            best.logits is not None
+            and (largest := float(np.max(np.ptp(best.logits[:, 1:][~empty], axis=0)))) > _SEPARATED
+        ):
+            message = (
+                f"A coefficient of the standardised covariates is {largest:.1f}: the covariates separate the intents "
+                "almost completely, so that coefficients have no finite estimate. Pass membership_ridge=1."
+            )
+            warning = DegenerateIntentWarning(message, parameter="membership_ridge", value=largest)
             warnings.warn(warning, stacklevel=stacklevel)
         n_at_bound, n_rewards = problem.count_at_bound(best.thetas[~empty])
         if self.max_iter > 0 and n_at_bound >= _MANY and 2 * n_at_bound > n_rewards:

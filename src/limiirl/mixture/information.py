@@ -232,7 +232,10 @@ class StandardErrors(FreeEstimates):
 
 
 class FreeParameters(NamedTuple):
-    """Status (K, d), mask (K,) of intents that are not nearly empty, and basis (K + K d, n_free) of free directions."""
+    """Status (K, d), mask (K,) of intents that are not nearly empty, and basis (K + K d, n_free) of free directions.
+
+    With m covariates, the basis has K (1 + m) + K d rows.
+    """
 
     status: NDArray[np.str_]
     occupied: BoolArray
@@ -242,6 +245,11 @@ class FreeParameters(NamedTuple):
     def n_free(self) -> int:
         """Number of free parameters."""
         return int(self.basis.shape[1])
+
+    @property
+    def moving(self) -> BoolArray:
+        """Mask (K, d) of rewards that are neither on a bound nor of a nearly empty intent."""
+        return np.isin(self.status, ("ok", "contrast", "not identified", "up to scale"))
 
 
 def standard_errors(
@@ -261,15 +269,7 @@ def standard_errors(
     clusters : (N,), optional
         Cluster of each demonstration; by default the groups of the fit, or `demos.groups`.
     """
-    check_choice(covariance, "covariance", COVARIANCES)
-    if clusters is not None and covariance != "cluster":
-        message = f"clusters requires covariance='cluster'; got {covariance!r}."
-        raise InvalidParameter(message, parameter="clusters", value=covariance)
-    index, noun = None, problem.units.noun
-    if covariance == "robust":
-        index = np.arange(len(problem.units))
-    elif covariance == "cluster":
-        index, noun = check_clusters(clusters, problem)
+    index, noun = resolve_clusters(problem, covariance, clusters)
     key = b"".join(array.tobytes() for array in (rho, thetas, np.array([]) if index is None else index))
     recent = _RECENT.get(problem)
     if recent is not None and recent[0] == key:
@@ -283,18 +283,54 @@ def _standard_errors(
     problem: FitProblem, rho: FloatArray, thetas: FloatArray, clusters: IntArray | None, noun: str
 ) -> StandardErrors:
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
-    moving = np.isin(free.status, ("ok", "contrast", "not identified", "up to scale"))
-    observed, outer, complete, method, scores = information(problem, rho, thetas, moving, clusters)
-    projected, complete = free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete
+    measured = information(problem, rho, thetas, free.moving, clusters)
+    inverse, flat, method = invert(measured, free.basis, noun)
+    return make_errors(free, (rho, thetas), free.basis, inverse, flat, method)
+
+
+def resolve_clusters(problem: FitProblem, covariance: str, clusters: ArrayLike | None) -> tuple[IntArray | None, str]:
+    """Return the cluster (G,) of each unit, or None for the observed information, and the noun of clusters."""
+    check_choice(covariance, "covariance", COVARIANCES)
+    if clusters is not None and covariance != "cluster":
+        message = f"clusters requires covariance='cluster'; got {covariance!r}."
+        raise InvalidParameter(message, parameter="clusters", value=covariance)
+    if covariance == "cluster":
+        return check_clusters(clusters, problem)
+    return (np.arange(len(problem.units)) if covariance == "robust" else None), problem.units.noun
+
+
+def invert(measured: Information, basis: FloatArray, noun: str) -> tuple[FloatArray, BoolArray, str]:
+    """Return the covariance (r, r) of the coordinates of a basis, the mask (r,) of flat directions, and the method.
+
+    With scores of clusters, whose plural is `noun`, the covariance is the `sandwich`.
+    """
+    observed, outer, complete, method, scores = measured
+    projected, complete = basis.T @ observed @ basis, (basis**2).T @ complete
     if _is_indefinite(projected, complete):
         # EM ended before a maximum, where only the outer products are positive semidefinite.
-        projected, method = free.basis.T @ outer @ free.basis, f"{OUTER_PRODUCTS}, because EM ended before the maximum"
+        projected, method = basis.T @ outer @ basis, f"{OUTER_PRODUCTS}, because EM ended before the maximum"
     inverse, flat = invert_information(projected, complete)
     if scores is not None:
-        inverse, method = sandwich(inverse, scores @ free.basis), describe_sandwich(len(scores), noun, method)
-    covariance = free.basis @ inverse @ free.basis.T
-    on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
-    K = len(rho)
+        inverse, method = sandwich(inverse, scores @ basis), describe_sandwich(len(scores), noun, method)
+    return inverse, flat, method
+
+
+def make_errors(
+    free: FreeParameters,
+    estimates: tuple[FloatArray, FloatArray],
+    basis: FloatArray,
+    inverse: FloatArray,
+    flat: BoolArray,
+    method: str,
+) -> StandardErrors:
+    """Return the standard errors of estimates: K weights and thetas (K, d), which move along `basis` (K + K d, r).
+
+    `inverse` (r, r) is the covariance of the coordinates, and `flat` the mask (r,) of directions without information.
+    """
+    rho, thetas = estimates
+    covariance = basis @ inverse @ basis.T
+    on_flat = np.any(np.abs(basis[:, flat]) > _INVOLVED, axis=1)
+    K = len(thetas)
     with_error = np.isin(free.status, ("ok", "contrast"))
     variance = np.diag(covariance)
     scale = np.max(np.abs(thetas[free.occupied]), initial=0.0)
@@ -305,12 +341,13 @@ def _standard_errors(
     covariance[without] = covariance[:, without] = np.nan
     errors = np.sqrt(np.diag(covariance))
     inverse[flat] = inverse[:, flat] = np.nan
-    rewards, estimates = errors[K:].reshape(thetas.shape), np.concatenate([rho, thetas.ravel()])
-    parts = (errors[:K], rewards, status, covariance, free.n_free, method, free.basis, inverse, estimates)
-    return StandardErrors(*parts)
+    rewards, vector = errors[K:].reshape(thetas.shape), np.concatenate([rho, thetas.ravel()])
+    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, method, basis, inverse, vector)
 
 
-def group_rewards(problem: FitProblem, rho: FloatArray, thetas: FloatArray, groups: Groups) -> FloatArray:
+def group_rewards(
+    problem: FitProblem, rho: FloatArray, thetas: FloatArray, groups: Groups, U: FloatArray
+) -> FloatArray:
     r"""Return one-step estimates (G, K, d) of the rewards of each group of units, given the rewards of all.
 
     A Newton step from the common rewards of intent k, with the mean information per demonstration of the intent:
@@ -324,11 +361,11 @@ def group_rewards(problem: FitProblem, rho: FloatArray, thetas: FloatArray, grou
     ----------
     groups : Groups
         Of the units of the problem.
+    U : (N, K)
+        Responsibilities of the units.
     """
     K, d = thetas.shape
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
-    U = np.zeros((len(problem.units), K))
-    problem.e_step(rho, thetas, U)
     moving = np.isin(free.status, ("ok", "contrast", "not identified"))
     index = np.arange(len(groups)) if groups.index is None else groups.index
     scores, outer = np.zeros((len(groups), K, d)), np.zeros((K, d, d))
@@ -386,7 +423,7 @@ class Information(NamedTuple):
     outer: FloatArray
     complete: FloatArray
     method: str
-    scores: FloatArray | None
+    scores: FloatArray | None = None
 
 
 def information(
@@ -402,7 +439,7 @@ def information(
     U = np.zeros((len(problem.units), K))
     problem.e_step(rho, thetas, U)
     curvature = problem.curvature(U, thetas, free)
-    observed = np.diag(np.concatenate([np.zeros(K), _penalty_curvature(problem, thetas).ravel()]))
+    observed = np.diag(np.concatenate([np.zeros(K), penalty_curvature(problem, thetas).ravel()]))
     outer, complete = observed.copy(), np.diag(observed).copy()
     scores = None if clusters is None else np.zeros((int(clusters.max()) + 1, K + K * d))
     for units, score in score_blocks(problem, thetas, free):
@@ -434,7 +471,7 @@ def information(
     return Information(np.asarray(0.5 * (observed + observed.T)), outer, complete, method, scores)
 
 
-def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
+def penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
     """Return the second differences (K, d) of the penalty, exact for a ridge."""
     curvature, here = np.zeros(thetas.shape), problem.penalty(thetas)
     if here == 0.0 and problem.penalty(thetas + 1.0) == 0.0:
@@ -446,14 +483,19 @@ def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
     return curvature
 
 
-def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int) -> FreeParameters:
-    """Return the free parameters and a basis of the free directions; see `OptionalMembers.null_directions`."""
+def free_parameters(
+    model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int, n_covariates: int = 0
+) -> FreeParameters:
+    """Return the free parameters and a basis of the free directions; see `OptionalMembers.null_directions`.
+
+    With covariates, each intent has 1 + n_covariates logits instead of a weight.
+    """
     K, d = thetas.shape
     members = OptionalMembers.of(model)
     box = validate.box(members.bounds, [f"parameter {j}" for j in range(d)])
     occupied = ~nearly_empty(rho * n_units, n_units) & (rho > SMALLEST_WEIGHT * (1.0 + 1e-6))
     status = np.full((K, d), "not identified")  # the longest status, so that the dtype holds all
-    blocks = [_tangent(occupied)]
+    blocks = [np.kron(_tangent(occupied), np.eye(1 + n_covariates))]
     nulls = _null_directions(members, mdp, thetas, occupied)
     for k, theta in enumerate(thetas):
         if not occupied[k]:

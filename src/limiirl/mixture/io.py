@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from limiirl._io import as_path, atomic_write, load_json, read_arrays
 from limiirl._version import __version__
+from limiirl.demos import CovariateScale
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.irl import allow_cpu, model_class, model_name
 from limiirl.mdp import MDP, RewardEnsemble
@@ -335,10 +336,19 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
         "model_choice": mixture.model_choice_,
         "data_file": mixture.data_file_,
         "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
+        "membership": _describe_membership(mixture, writer),
         "history": writer.history(mixture.history_),
         "restarts": writer.restarts(mixture.restarts_),
     }
     return header, writer.arrays
+
+
+def _describe_membership(mixture: IntentMixture, writer: Writer) -> list[Any] | None:
+    """Return JSON for the logits of the mixture weights and the scale of the covariates."""
+    if mixture.membership_logits_ is None or mixture.covariates_ is None:
+        return None
+    parts = (mixture.membership_logits_, *mixture.covariates_)
+    return [writer.encode(part, f"membership.{i}") for i, part in enumerate(parts)]
 
 
 def encode_parameters(estimator: Any, writer: Writer, init: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -367,6 +377,10 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.irl = None if header["irl"] is None else allow_cpu(decode_model(header["irl"], arrays))
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
+        written = header.get("membership")  # not in files of version 0.1
+        parts: list[Any] = [None] if written is None else [decode(part, arrays) for part in written]
+        mixture.membership_logits_ = parts[0]
+        mixture.covariates_ = None if written is None else CovariateScale(*parts[1:])
         mixture.model_choice_ = str(header.get("model_choice", ""))  # not in files of version 0.1
         mixture.data_file_ = check_data_file(header.get("data_file"))
         mixture.history_ = decode_history(header["history"], arrays)

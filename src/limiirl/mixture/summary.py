@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 from sklearn.base import clone
 
 from limiirl._io import as_path, atomic_write, escape_formula, to_pandas
+from limiirl._progress import escape_controls
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import (
@@ -30,9 +31,11 @@ from limiirl.errors import (
 )
 from limiirl.irl import AT_BOUND, FitProblem, MaxEnt, OptionalMembers, make_problem
 from limiirl.mdp import RewardEnsemble
+from limiirl.mixture.em import unit_weights
 from limiirl.mixture.estimates import ProfileInterval, wald_statistics
-from limiirl.mixture.information import free_parameters, standard_errors
+from limiirl.mixture.information import free_parameters
 from limiirl.mixture.init import is_given
+from limiirl.mixture.membership import measure_errors
 from limiirl.mixture.validate import check_demos
 
 if TYPE_CHECKING:
@@ -200,7 +203,8 @@ class Summary:
         left = len(self.feature_names) - MOST_ROWS
         if left > 0:
             lines.append(f"  ... {left} more features in to_dict()")
-        return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
+        # Names may contain escape sequences, which a terminal would execute.
+        return escape_controls("\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip())
 
     __repr__ = __str__
 
@@ -349,7 +353,8 @@ def summarise_model(
         "n_best": 1,
         "distances": np.zeros(1),
     }
-    fitted = SimpleNamespace(weights_=np.ones(1), thetas_=theta, irl_=problem.model, mdp_=mdp)
+    facts_of_mixture = {"weights_": np.ones(1), "membership_logits_": None, "covariates_": None, "groups_": None}
+    fitted = SimpleNamespace(thetas_=theta, irl_=problem.model, mdp_=mdp, **facts_of_mixture)
     return _summarise(fitted, problem, problem.units.noun, (covariance, clusters), facts)
 
 
@@ -371,11 +376,12 @@ def _summarise(
     U, log_likelihood = evaluate(mixture, problem)
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
-    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U))
+    n_covariates = 0 if mixture.covariates_ is None else len(mixture.covariates_.names)
+    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U), n_covariates)
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
     method = "observed information"
     if problem is not None and thetas.size <= MOST_PARAMETERS:
-        measured = standard_errors(problem, rho, thetas, *errors_of)
+        measured = measure_errors(mixture, problem, *errors_of)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
         method = measured.method
     return Summary(
@@ -431,7 +437,8 @@ def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, floa
             raise InvalidParameter(message, parameter="demos")
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(problem.units), len(mixture.weights_)))
-    return U, problem.e_step(mixture.weights_, mixture.thetas_, U).log_likelihood
+    rho = unit_weights(problem, mixture.weights_, mixture.membership_logits_)
+    return U, problem.e_step(rho, mixture.thetas_, U).log_likelihood
 
 
 def _unit(mixture: IntentMixture) -> str:
@@ -656,7 +663,7 @@ class GroupWeights:
             lines.append(f"{self.names[g]!s:>12}  {self.n_demos[g]:>14}  {cells}".rstrip())
         if len(self.names) > _SHOWN:
             lines.append(f"{'...':>12}  {len(self.names) - _SHOWN} more")
-        return "\n".join(lines)
+        return escape_controls("\n".join(lines))
 
     def _cell(self, g: int, k: int) -> str:
         value, low, high = (100.0 * table[g, k] for table in (self.weights, self.low, self.high))
@@ -719,7 +726,7 @@ class Membership:
             )
         if n > _SHOWN:
             lines.append(f"{'...':>12}  {n - _SHOWN} more")
-        return "\n".join([*lines, "", str(self.groups)] if self.groups is not None else lines)
+        return escape_controls("\n".join([*lines, "", str(self.groups)] if self.groups is not None else lines))
 
 
 def _as_text(values: NDArray[Any]) -> NDArray[Any]:
@@ -755,7 +762,12 @@ def check_suffix(path: str | os.PathLike[str]) -> None:
 
 
 def membership_table(
-    mixture: IntentMixture, demos: Any, groups: ArrayLike | None = None, *, partial: bool = False
+    mixture: IntentMixture,
+    demos: Any,
+    groups: ArrayLike | None = None,
+    *,
+    covariates: Any = None,
+    partial: bool = False,
 ) -> Membership:
     """Return the table of posteriors over intents, with one row per demonstration, agent or group.
 
@@ -780,8 +792,8 @@ def membership_table(
     if not hasattr(mixture, "thetas_"):
         raise NotFitted(f"mixture must be a fitted mixture; got {type(mixture).__name__}.", parameter="mixture")
     units = Groups.from_labels(groups, len(demos))
-    posterior = mixture.predict_proba(demos, groups, partial=partial)
-    log_likelihood = mixture.score_samples(demos, groups, partial=partial)
+    posterior = mixture.predict_proba(demos, groups, covariates=covariates, partial=partial)
+    log_likelihood = mixture.score_samples(demos, groups, covariates=covariates, partial=partial)
     known = demos.names if isinstance(demos, Agents) else demos.ids
     names = np.arange(len(demos)) if known is None else known
     if units.index is not None:

@@ -13,12 +13,12 @@ from sklearn.base import clone
 from limiirl._progress import check_progress
 from limiirl._typing import FloatArray
 from limiirl._validation import as_floats, check_choice, check_count, check_flag, check_positive
-from limiirl.demos import Agents, Demonstrations, Groups
+from limiirl.demos import Agents, Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, ModelMismatchWarning, NotFitted
 from limiirl.irl import REQUIRED, FitProblem, MaxEnt, choose_model
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.mixture.em import Settings
+from limiirl.mixture.em import Settings, WeightDesign
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
@@ -50,6 +50,24 @@ def make_settings(mixture: IntentMixture) -> Settings:
         temperatures=_temperatures(mixture.annealing),
         accelerate=check_flag(mixture.accelerate, "accelerate"),
     )
+
+
+def make_weight_design(
+    covariates: Any, demos: Any, groups: Any, ridge: Any
+) -> tuple[CovariateScale | None, WeightDesign | None]:
+    """Return the scale and the design of the covariates of the mixture weights, or None without covariates."""
+    ridge = check_positive(ridge, "membership_ridge", zero=True)
+    if covariates is None:
+        return None, None
+    checked = Covariates.for_units(covariates, demos, Groups.for_demos(groups, demos))
+    checked.check_independent()
+    scale = checked.measure()
+    return scale, WeightDesign(add_intercept(scale.standardise(checked.values)), ridge)
+
+
+def add_intercept(scaled: FloatArray) -> FloatArray:
+    """Return standardised covariates (n, m) with a first column of ones."""
+    return np.column_stack([np.ones(len(scaled)), scaled])
 
 
 def caller_stacklevel() -> int:

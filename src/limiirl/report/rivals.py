@@ -54,7 +54,7 @@ def _section(results: RivalResults) -> Section:
         quoted = {row.method for row in rows if row.source}
         plot = plot_scores(scores, f"held-out nats per {part.unit}", quoted, part.ours)
         caption = "Bars: two standard errors. Empty markers: published scores."
-        items.append(Figure.from_plot(f"{part.name}-scores", f"Scores: {part.title}", caption, plot))
+        items.append(Figure.from_plot(f"{part.name}-methods", f"Scores: {part.title}", caption, plot))
     for goal, value, reached in results.goals():
         prose = f"{value:.4f}, to exceed {goal.threshold:g}."
         items.append(Callout("holds" if reached else "fails", goal.text, prose))

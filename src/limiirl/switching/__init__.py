@@ -8,10 +8,9 @@ from limiirl.switching.information import SwitchingErrors
 from limiirl.switching.io import check_target, is_saved
 from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
 from limiirl.switching.summary import SwitchingSummary, summarise_switching
-from limiirl.switching.transitions import CovariateScale, Logits
+from limiirl.switching.transitions import Logits
 
 __all__ = [
-    "CovariateScale",
     "DwellTimes",
     "GroupDynamics",
     "Logits",

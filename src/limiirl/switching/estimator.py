@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._validation import check_choice, check_count, check_positive
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Covariates, Demonstrations, Groups
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter
 from limiirl.irl import MaxCausalEnt
 from limiirl.irl import validate as irl_checks
@@ -24,7 +24,7 @@ from limiirl.switching.em import EM, SwitchingState, compare_restarts, mean_tran
 from limiirl.switching.inference import FittedSwitching
 from limiirl.switching.init import SwitchingStarts, check_init, is_random
 from limiirl.switching.problem import SwitchingProblem, check_model
-from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, KINDS, STATE, Covariates, transition_table
+from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, KINDS, STATE, transition_table
 
 if TYPE_CHECKING:
     from limiirl.switching.selection import SwitchingSelection
@@ -166,7 +166,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
             clustered by group if there are at least two.
         covariates : (n, m) array or frame, optional
             Covariates of the steps, if ``switching="covariates"``: one row per decision, or one row per state, in the
-            order of `demos.states`. Row t affects the transition from step t to step t + 1.
+            order of `demos.states`. Row t affects the transition from step t to step t + 1. Text columns have one
+            indicator per level except the first.
 
         Returns
         -------
@@ -182,8 +183,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.irl_, self.mdp_ = irl, mdp
         self.groups_ = None if groups is None else Groups.for_demos(groups, demos).labels
         checked = self._check_covariates(demos, covariates)
-        self.covariates_ = None if checked is None else checked.measure()
-        scaled = None if checked is None else self._scale(checked)
+        self.covariates_ = scale = None if checked is None else checked.measure()
+        scaled = None if checked is None or scale is None else scale.standardise(checked.values)
         problem = SwitchingProblem(irl, mdp, demos, self.switching, scaled)
         self._check_enough_steps(problem)
         em = EM(problem, settings, check_positive(self.switching_ridge, "switching_ridge", zero=True))
@@ -220,9 +221,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
             if covariates is not None:
                 raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
             return None
-        keep = np.ones(demos.n_steps, dtype=bool)
-        keep[demos.offsets[1:] - 1] = False
-        return Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep)
+        return Covariates.for_steps(covariates, demos)
 
     def _check_enough_steps(self, problem: SwitchingProblem) -> None:
         if self.n_intents > problem.n_steps:

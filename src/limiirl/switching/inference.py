@@ -15,7 +15,7 @@ from limiirl._estimator import NoMetadataRouting
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import count, viterbi
 from limiirl.metrics import GroupComparison, compare_groups, condition_of_groups
@@ -30,7 +30,7 @@ from limiirl.switching.dynamics import (
 from limiirl.switching.information import SwitchingErrors, switching_errors
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.summary import SwitchingSummary, null_log_likelihood, summarise_switching
-from limiirl.switching.transitions import COVARIATES, Covariates, CovariateScale, Logits, transition_table
+from limiirl.switching.transitions import Logits, transition_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -494,8 +494,7 @@ class FittedSwitching(NoMetadataRouting):
         if self.covariates_ is None:
             message = f"transition_at requires switching='covariates'; got {self.switching!r}. See transition_."
             raise InvalidParameter(message, parameter="switching", value=self.switching)
-        n = len(covariates)
-        scaled = self._scale(Covariates.of(covariates, n, n, np.ones(n, dtype=bool)))
+        scaled = self.covariates_.standardise(Covariates.read(covariates, self.covariates_).values)
         return transition_table(self.logits_, scaled @ self.logits_.B.T)
 
     def bic(self, demos: Demonstrations | None = None, covariates: Any = None) -> float:
@@ -540,22 +539,11 @@ class FittedSwitching(NoMetadataRouting):
         check_fitted(self)
         demos = validate.check_demos(demos, self.mdp_)
         scaled = None
-        if self.switching == COVARIATES:
-            keep = np.ones(demos.n_steps, dtype=bool)
-            keep[demos.offsets[1:] - 1] = False
-            scaled = self._scale(Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep))
+        if self.covariates_ is not None:
+            scaled = self.covariates_.standardise(Covariates.for_steps(covariates, demos, self.covariates_).values)
         elif covariates is not None:
             raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
         return SwitchingProblem(self.irl_, self.mdp_, demos, self.switching, scaled), self._parameters
-
-    def _scale(self, given: Covariates) -> FloatArray:
-        """Return standardised covariates."""
-        trained = self.covariates_
-        assert trained is not None  # set by fit if switching == "covariates"
-        if given.values.shape[1] != len(trained.names):
-            rule = f"must have {len(trained.names)} columns, {', '.join(trained.names)}"
-            raise InvalidParameter.of("covariates", given.values.shape, rule)
-        return np.asarray((given.values - trained.mean) / trained.scale)
 
     def _viterbi(self, problem: SwitchingProblem, parameters: Parameters) -> NDArray[np.int64]:
         log_emission, B = problem.log_emission(parameters.thetas), parameters.logits.B

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from limiirl._io import as_path
+from limiirl.demos import CovariateScale
 from limiirl.errors import LimiirlWarning
 from limiirl.irl import allow_cpu
 from limiirl.mixture import (
@@ -24,7 +25,7 @@ from limiirl.mixture import (
     validate,
 )
 from limiirl.switching.em import SwitchingRestart
-from limiirl.switching.transitions import CovariateScale, Logits
+from limiirl.switching.transitions import Logits
 
 if TYPE_CHECKING:
     from limiirl.switching.estimator import SwitchingMixture

@@ -19,13 +19,13 @@ from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import check_count, check_positive, check_type, is_collection
 from limiirl.baselines import Baseline, MarkovChain, NGram, Uniform
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Covariates, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError, LimiirlWarning
 from limiirl.irl import MaxCausalEnt
 from limiirl.mixture import align_rows, validate
 from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.problem import check_lengths
-from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, Covariates
+from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS
 
 # Models without rewards, to which every table compares the intents.
 _BASELINES: dict[str, type[Baseline]] = {"uniform": Uniform, "Markov chain": MarkovChain, "n-gram": NGram}
@@ -415,9 +415,7 @@ def _align_covariates(template: SwitchingMixture, demos: Demonstrations, covaria
         if covariates is not None:
             raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
         return None
-    keep = np.ones(demos.n_steps, dtype=bool)
-    keep[demos.offsets[1:] - 1] = False
-    return Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep).values
+    return Covariates.for_steps(covariates, demos).values
 
 
 def _list_settings(

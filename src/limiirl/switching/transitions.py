@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from limiirl._typing import FloatArray, IndexArray, Int32Array
-from limiirl._validation import as_floats
-from limiirl.errors import InvalidParameter
 from limiirl.irl import Box, minimise_lbfgs
 from limiirl.kernels.switching import ChainCounts, normalise_logits
 from limiirl.mixture import floor_weights
@@ -29,65 +26,6 @@ class Logits(NamedTuple):
 
     A: FloatArray
     B: FloatArray
-
-
-class CovariateScale(NamedTuple):
-    """Names, means (m,) and standard deviations (m,) of the covariates of the training data."""
-
-    names: tuple[str, ...]
-    mean: FloatArray
-    scale: FloatArray
-
-
-class Covariates(NamedTuple):
-    """Covariates (n, m) of steps in original units, and their names."""
-
-    values: FloatArray
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, given: Any, n_steps: int, n_states: int, keep: Any) -> Covariates:
-        """Check covariates with one row per decision, or per state of the demonstrations.
-
-        Parameters
-        ----------
-        given : (n_steps, m) or (n_states, m) array or frame, or mapping of names to columns
-        n_steps, n_states : int
-        keep : (n_states,) mask
-            States that are followed by a decision.
-        """
-        if given is None:
-            message = "covariates is required for switching='covariates'. Pass an array (steps, m) or a frame."
-            raise InvalidParameter(message, parameter="covariates")
-        names = tuple(map(str, given if isinstance(given, Mapping) else getattr(given, "columns", ())))
-        if isinstance(given, Mapping):
-            given = np.column_stack([as_floats(column, "covariates", boolean=True) for column in given.values()])
-        values = as_floats(given, "covariates", boolean=True)
-        if values.ndim == 1:
-            values = values[:, None]
-        if values.ndim != 2 or values.shape[0] not in (n_steps, n_states) or values.shape[1] == 0:
-            rule = f"must have {n_steps} rows, one per decision, or {n_states}, one per state of the demonstrations"
-            raise InvalidParameter.of("covariates", values.shape, rule)
-        names = names or tuple(f"covariate {c}" for c in range(values.shape[1]))
-        values = values[keep] if values.shape[0] == n_states else values
-        wrong = ~np.isfinite(values)
-        if np.any(wrong):
-            i, c = (int(at) for at in np.argwhere(wrong)[0])
-            rule = f"must be finite (covariate {names[c]!r}, decision {i})"
-            remedy = "Fill the gap, or cut the demonstration there."
-            raise InvalidParameter.of("covariates", float(values[i, c]), rule, index=(i, c), remedy=remedy)
-        return cls(values, names)
-
-    def measure(self) -> CovariateScale:
-        """Return the means and scales; raise if a covariate is constant."""
-        scale = self.values.std(axis=0)
-        constant = scale <= 1e-12 * np.abs(self.values).max(axis=0, initial=0.0)
-        if np.any(constant):
-            c = int(np.argmax(constant))
-            rule = f"must vary (covariate {self.names[c]!r})"
-            value = float(self.values[0, c])
-            raise InvalidParameter.of("covariates", value, rule, index=(0, c), remedy="Drop the column.")
-        return CovariateScale(self.names, self.values.mean(axis=0), scale)
 
 
 @dataclass(frozen=True, eq=False)

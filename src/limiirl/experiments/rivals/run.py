@@ -229,14 +229,14 @@ class RivalResults:
             )
             for p in self.part.published
         ]
-        rows += self._fitted(list(self.part.methods), self.part.ours, self.part.n_splits, selection=False)
+        rows += self._summarise(list(self.part.methods), self.part.ours, self.part.n_splits, selection=False)
         return sorted(rows, key=lambda row: row.held_out)
 
     def candidates(self) -> list[RivalRow]:
         """Return the candidates of the selection, in the order of the part; empty unless they were run."""
-        return self._fitted(list(self.part.candidates), self.part.chosen, self.part.n_folds, selection=True)
+        return self._summarise(list(self.part.candidates), self.part.chosen, self.part.n_folds, selection=True)
 
-    def _fitted(self, names: list[str], reference: str, n_splits: int, *, selection: bool) -> list[RivalRow]:
+    def _summarise(self, names: list[str], reference: str, n_splits: int, *, selection: bool) -> list[RivalRow]:
         ours = self.records.get((reference, selection), [])
         rows = []
         for name in names:

@@ -22,7 +22,6 @@ from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.baselines import HMM, MarkovChain, NGram, Uniform
 from limiirl.datasets import Dataset, load_mouse_labyrinth, load_swirl_gridworld, load_swirl_labyrinth
 from limiirl.demos import Demonstrations, with_history
-from limiirl.errors import InvalidFile
 from limiirl.experiments.rivals.run import Goal, Published, RivalPart, Score
 from limiirl.irl import MaxCausalEnt
 from limiirl.mdp import MDP, EdgeFeatures, add_edge_features, policy_features, sequence_features, turn_features
@@ -121,7 +120,7 @@ def match_intents(truth: IntArray, labels: IntArray) -> float:
 
 
 def fit_baseline(make: Callable[[], Any], mdp: MDP, demos: Demonstrations) -> Model:
-    """Fit a model without rewards."""
+    """Fit a baseline, which has no rewards."""
     model = make().fit(demos, mdp)
     note = ", ".join(f"{x:.3g}" for x in np.atleast_1d(getattr(model, "concentration_", [])))
     return Model(model.predictive_log_prob, note=f"concentration {note}" if note else "")
@@ -332,7 +331,7 @@ def _mice() -> RivalPart:
         "mice",
         "Mice in a labyrinth, whole mice held out",
         "All bouts of 19 mice, ten of them water restricted. Each of five folds of whole mice is scored by fits to the "
-        "other mice. The settings are those that were chosen on the training windows of the other table, which are from ten of these "
+        "other mice. The settings were chosen on the training windows of the other table, which are from ten of these "
         "mice.",
         "mouse_labyrinth",
         "step",

@@ -266,7 +266,14 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         width = float(ndtri(0.5 + 0.5 * level)) * np.linalg.norm(rewards.root, axis=2)
         return np.stack([self._prior.theta(rewards.mean - width), self._prior.theta(rewards.mean + width)], axis=2)
 
-    def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, **options: Any) -> Summary:
+    def summary(
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        **options: Any,
+    ) -> Summary:
         """Return the summary of the posterior medians, with the half-widths of 68 % credible intervals as errors.
 
         Likelihood and BIC exclude the prior; `bound_` includes it. Options of `IntentMixture.summary` do not apply to
@@ -281,7 +288,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         status = "converged" if self.converged_ else "not converged: raise max_iter or bound_tol"
         how = self.init if isinstance(self.init, str) else "given" if is_given(self.init) else type(self.init).__name__
         return replace(
-            self.mixture_.summary(demos, groups),
+            self.mixture_.summary(demos, groups, covariates=covariates),
             estimator="BayesianIntentMixture",
             errors=0.5 * np.ptp(self.credible_intervals(_ONE_SIGMA), axis=2),
             weight_errors=np.full(len(self.weights_), np.nan),

@@ -41,12 +41,14 @@ from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from limiirl.metrics import Evaluation
+    from limiirl.metrics import Adequacy, Evaluation
 
 # Largest numbers of rows of the figures and tables.
 _FEATURES, _STATES, _RECORDINGS, _UNCERTAIN = 20, 12, 40, 8
 # Maximum number of states of an example trajectory in the text, and of intents in the summary.
 _WRITTEN, _NAMED = 14, 4
+# Number of demonstrations, states and steps with the largest residuals in the table.
+_WORST = 5
 # A time line requires at least this many demonstrations in some recording.
 _LINE = 3
 # Minimum number of demonstrations for the figures in the order of the data.
@@ -60,11 +62,13 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     demos: Any = None,
     groups: ArrayLike | None = None,
     *,
+    covariates: Any = None,
     title: str | None = None,
     intent_names: Sequence[str] | None = None,
     coordinates: ArrayLike | None = None,
     selection: Selection | None = None,
     evaluation: Evaluation | None = None,
+    adequacy: Adequacy | None = None,
     command: str | None = None,
     warned: Sequence[str] = (),
 ) -> Report:
@@ -76,6 +80,8 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     demos, groups : Demonstrations or Agents, (N,), optional
         By default the training data, which a mixture loaded from a file does not contain. Other demonstrations are
         assigned to the intents, and the rewards have no standard errors.
+    covariates : array or table, optional
+        Covariates of the given demonstrations, if the mixture was fitted with covariates.
     title : str, optional
     intent_names : sequence of K strings, optional
         Names of the intents, such as "water" and "exploration".
@@ -85,6 +91,8 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
         Comparison of numbers of intents.
     evaluation : limiirl.metrics.Evaluation, optional
         Scores on held-out demonstrations.
+    adequacy : limiirl.metrics.Adequacy, optional
+        Residuals and calibration, the result of `limiirl.metrics.check_fit`.
     command : str, optional
         Command line that reproduces the fit.
     warned : sequence of str
@@ -100,7 +108,7 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     >>> intents_report(mix).title
     '2 intents behind 12 demonstrations'
     """
-    view = make_view(mixture, demos, groups, intent_names=intent_names, coordinates=coordinates)
+    view = make_view(mixture, demos, groups, covariates=covariates, intent_names=intent_names, coordinates=coordinates)
     noted = cautions(view, warned)
     where = visits_section(view)
     sections = [intents_section(view), _sizes_section(view)]
@@ -118,6 +126,8 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     sections.append(_number_section(view, selection))
     if evaluation is not None:
         sections.append(_evaluation_section(view, evaluation))
+    if adequacy is not None:
+        sections.append(_adequacy_section(adequacy))
     steps = "\n".join(f"- {step}" for step in next_steps(view, selection, evaluation is not None))
     sections.append(Section("Next steps", [Text(steps)]))
     return Report(
@@ -641,6 +651,42 @@ def _evaluation_section(view: IntentsView, evaluation: Evaluation) -> Section:
     if view.trained:
         lead = "These are the training demonstrations: the scores are optimistic. Pass other demonstrations."
     return Section("Held-out accuracy", [Facts(facts), Code(str(evaluation), title="All scores")], lead=lead)
+
+
+def _adequacy_section(adequacy: Adequacy) -> Section:
+    rows: list[list[Content]] = []
+    named = (
+        ("demonstration", adequacy.by_demo, adequacy.name_demo),
+        ("state", adequacy.by_state, adequacy.name_state),
+        ("step", adequacy.by_step, str),
+    )
+    for noun, residuals, name in named:
+        worst = residuals.worst(_WORST)
+        for i, z, excess, count, p in zip(worst.index, worst.z, worst.excess, worst.count, worst.p_value, strict=True):
+            numbers = Cell.number(float(z), 1), Cell.number(float(excess), 3), Cell.count(int(count))
+            rows.append([noun, name(int(i)), *numbers, Cell.number(float(p), 3)])
+    columns: list[Column | str] = [Column("", "left"), Column("Name", "left"), "z", "Excess surprise", "Predictions"]
+    caption = (
+        "Surprise is -log of the predicted probability of what happened; *excess* is its mean minus the expectation "
+        "under the model, in nats, and *z* is in standard deviations. The p-values are adjusted for the number of "
+        "demonstrations, states or steps (Holm)."
+    )
+    c = adequacy.calibration
+    bins = [
+        {"predicted": float(p), "observed": float(o), "n": int(n)}
+        for p, o, n in zip(c.predicted, c.observed, c.count, strict=True)
+    ]
+    plot = Plot(adequacy.plot(), bins, "Calibration of next-step probabilities, and residuals in order of size.")
+    about = "Left: frequency of outcomes by predicted probability, with 95\u00a0% intervals."
+    return Section(
+        "What the model explains worst",
+        [
+            Figure.from_plot("adequacy", "Adequacy", about, plot),
+            Table("residuals", "Largest residuals", caption, [*columns, "p"], rows),
+            Code(str(adequacy), title="Summary"),
+        ],
+        lead="Next-step predictions of the mixture, compared with what happened.",
+    )
 
 
 def describe_methods(view: IntentsView, command: str | None) -> list[Item]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import is_collection
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl import CausalModel, DestinationMaxEnt
@@ -84,6 +85,7 @@ class IntentsView:
     estimator: str
     places: MDP | None
     place_of: IntArray
+    covariates: Any = None
 
     @property
     def mdp(self) -> Any:
@@ -115,7 +117,7 @@ class IntentsView:
         """Posterior (N, K) of each demonstration or agent."""
         if self.data is None or self.trained:
             return self.mixture.responsibilities_  # type: ignore[no-any-return]
-        return np.asarray(self.mixture.predict_proba(self.data, self.groups))
+        return np.asarray(self.mixture.predict_proba(self.data, self.groups, covariates=self.covariates))
 
     @cached_property
     def unit_posterior(self) -> FloatArray | None:
@@ -198,7 +200,7 @@ class IntentsView:
             return unknown[0], summary.status, np.diag(summary.errors.ravel() ** 2)
         if not self.trained or K * d > _MOST_PARAMETERS:
             return (unknown[0], self.summary.status, unknown[2]) if self.summary is not None else unknown
-        known = self.mixture.standard_errors(self.data, self.groups)
+        known = self.mixture.standard_errors(self.data, self.groups, covariates=self.covariates)
         return known.weights, known.status, known.covariance[K:, K:]
 
     @property
@@ -294,6 +296,7 @@ def make_view(
     data: Any = None,
     groups: ArrayLike | None = None,
     *,
+    covariates: Any = None,
     intent_names: Any = None,
     coordinates: ArrayLike | None = None,
 ) -> IntentsView:
@@ -305,11 +308,14 @@ def make_view(
             raise InvalidParameter(message, parameter="groups", value=groups)
         if problem is not None:
             data, groups = problem.demos, problem.units.labels
+    elif not isinstance(data, Demonstrations | Agents):
+        raise InvalidParameter.of("demos", type(data).__name__, "must be Demonstrations or Agents")
     base = mixture.mixture_ if isinstance(mixture, BayesianIntentMixture) else mixture
     if not isinstance(base, IntentMixture):
         raise InvalidParameter.of("mixture", type(mixture).__name__, "must be a fitted mixture of intents")
     K = len(base.weights_)
-    names = tuple(f"intent {k}" for k in range(K)) if intent_names is None else tuple(map(str, intent_names))
+    given_names = [f"intent {k}" for k in range(K)] if intent_names is None else intent_names
+    names = tuple(map(str, given_names)) if is_collection(given_names) else ()
     if len(names) != K or len(set(names)) != K:
         raise InvalidParameter.of("intent_names", intent_names, f"must be {K} different names, one per intent")
     labels = None if groups is None else np.asarray(groups)
@@ -317,10 +323,10 @@ def make_view(
     if isinstance(data, Demonstrations) and base.mdp_ is not None:
         data = data.renumber(base.mdp_)
     fitted_to = None if problem is None else problem.demos
-    trained = data is not None and (given is fitted_to or _is_training(base, data, labels))
+    trained = data is not None and (given is fitted_to or _is_training(base, data, labels, covariates))
     places, place_of = merge_previous(base.mdp_)
     layout = find_layout(places, coordinates)
-    view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__, places, place_of)
+    view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__, places, place_of, covariates)
     if base is not mixture and trained:
         object.__setattr__(view, "_fitted", mixture)
     return view
@@ -477,11 +483,12 @@ def make_switching_view(
     )
 
 
-def _is_training(mixture: IntentMixture, data: Any, groups: NDArray[Any] | None) -> bool:
+def _is_training(mixture: IntentMixture, data: Any, groups: NDArray[Any] | None, covariates: Any) -> bool:
     stored = mixture.responsibilities_
     if stored is None or len(stored) != len(data) or (mixture.groups_ is None) != (groups is None):
         return False
-    return bool(np.max(np.abs(mixture.predict_proba(data, groups) - stored), initial=0.0) < _SAME)
+    posterior = mixture.predict_proba(data, groups, covariates=covariates)
+    return bool(np.max(np.abs(posterior - stored), initial=0.0) < _SAME)
 
 
 def _other_weights(weights: FloatArray) -> FloatArray:
