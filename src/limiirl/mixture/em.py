@@ -280,8 +280,9 @@ def run(
     and `keep` with the `State` after each iteration, including iteration 0.
     """
     monitor = ConvergenceMonitor(settings, callback, keep)
-    if settings.accelerate:
-        check_accelerates(problem, len(start.rho))
+    if settings.accelerate and (what := describe_missing_gradients(problem, len(start.rho))):
+        rule = f"must be False for {what}, whose likelihood has no gradient"
+        raise InvalidParameter.of("accelerate", True, rule)
     if isinstance(start, State):
         state = start
     else:
@@ -489,22 +490,25 @@ class MarginalLikelihood:
         n_demos = self.problem.units.broadcast(U).sum(axis=0)
         by_theta = -n_demos[:, None] * derivative - self.problem.penalty_gradient(thetas)
         if self.design is None:
-            by_logit = (e_step.sizes - self.n * rho)[:, None]
+            by_logit = self.differentiate_logits(e_step.sizes, rho)
         else:
             value -= self.design.penalty(logits)
             penalty = self.design.penalty_curvature(self.K) @ logits.ravel()
-            by_logit = (self._U - rho).T @ self.design.X - penalty.reshape(self.K, self.p)
-        gradient = np.concatenate([by_logit[1:].ravel(), (by_theta / self.scale).ravel()])
+            by_logit = ((self._U - rho).T @ self.design.X - penalty.reshape(self.K, self.p))[1:].ravel()
+        gradient = np.concatenate([by_logit, (by_theta / self.scale).ravel()])
         return np.array([-value / self.n]), -gradient[None] / self.n
 
+    def differentiate_logits(self, sizes: FloatArray, rho: FloatArray) -> FloatArray:
+        """Return the derivatives (K - 1,) of the log-likelihood by the logits, given sums of responsibilities (K,)."""
+        return np.asarray((sizes - self.n * rho)[1:])
 
-def check_accelerates(problem: FitProblem, n_intents: int) -> None:
-    """Raise unless the model of a problem has gradients."""
+
+def describe_missing_gradients(problem: FitProblem, n_intents: int) -> str:
+    """Return the name of the data or model if it has no gradients of the marginal likelihood, otherwise ""."""
     U = np.full((len(problem.units), n_intents), 1.0 / n_intents)
     if problem.demos is None or problem.regulariser is None or problem.objective(U) is None:
-        what = "a stream" if problem.demos is None else type(problem.model).__name__
-        rule = f"must be False for {what}, whose likelihood has no gradient"
-        raise InvalidParameter.of("accelerate", True, rule)
+        return "a stream" if problem.demos is None else type(problem.model).__name__
+    return ""
 
 
 def maximise_marginal(
