@@ -5,13 +5,16 @@ from limiirl.mdp.estimation import read_frame, rename_columns, split_columns
 from limiirl.mdp.features import (
     FeatureInput,
     FeatureMatrix,
+    GoalFeature,
+    as_features,
     edge_parts,
     expected_features,
     feature_sizes,
+    goal_feature_counts,
     is_frozen,
     to_dense,
 )
-from limiirl.mdp.habits import EdgeFeatures, add_edge_features, sequence_features, turn_features
+from limiirl.mdp.habits import EdgeFeatures, add_edge_features, add_goal_features, sequence_features, turn_features
 from limiirl.mdp.mdp import MDP, reachable_states
 from limiirl.mdp.names import encode, is_text, name_of, renumber
 from limiirl.mdp.planning import (
@@ -29,9 +32,10 @@ from limiirl.mdp.tables import StateFeatures, read_state_features
 
 # fmt: off
 __all__ = [
-    "MDP", "BellmanEquations", "EdgeFeatures", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble",
-    "ShortestPath", "ShortestPaths", "StateFeatures", "action_values", "add_edge_features", "check_policy",
-    "edge_parts", "encode", "expected_features", "feature_sizes", "is_frozen", "is_text", "name_of",
+    "MDP", "BellmanEquations", "EdgeFeatures", "FeatureInput", "FeatureMatrix", "GoalFeature", "PathFinder",
+    "RewardEnsemble", "ShortestPath", "ShortestPaths", "StateFeatures", "action_values", "add_edge_features",
+    "add_goal_features", "as_features", "check_policy", "edge_parts", "encode", "expected_features", "feature_sizes",
+    "goal_feature_counts", "is_frozen", "is_text", "name_of",
     "optimal_policy", "optimal_values", "policy_pairs", "policy_table", "policy_values",
     "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber", "sequence_features",
     "split_columns", "to_dense", "turn_features",

@@ -22,7 +22,7 @@ from limiirl.irl.destination.likelihood import (
     is_feasible,
     make_feasible,
 )
-from limiirl.irl.destination.path_sums import GoalValues, flow_features
+from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.optim import SOLVERS, Box, CuttingPlanes
 from limiirl.irl.problem import FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
@@ -49,7 +49,7 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
     domain = feasible_domain(values) if domain is None else domain
     mdp = values.mdp
     start = box.clip(np.zeros(mdp.n_features))
-    against = np.sign(flow_features(mdp, np.ones(mdp.n_edges)))
+    against = np.sign(values.feature_totals())
     for cost in _COSTS:
         trial = box.clip(start - cost * against)
         if is_feasible(values, trial):
