@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -77,6 +77,10 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     accelerate : bool
         After every three M-steps, maximise the marginal likelihood by a quasi-Newton search. The stationary points are
         those of EM, and the objective never decreases. Use it where EM needs many iterations because intents overlap.
+    shared : str or sequence of str, optional
+        Names of features, or patterns such as "link *", whose rewards are equal for all intents: theta_k = shared +
+        delta_k, where delta_k is 0 for these features. Constants per link or turn remain estimable with several
+        intents, and count once in BIC. Requires a model with gradients.
     random_state : int, Generator, RandomState or None
         Seed of the clusterings and random initialisations; results are reproducible for an integer.
     progress : callable, optional
@@ -140,6 +144,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         degenerate: str = "fit",
         annealing: tuple[float, int] | None = None,
         accelerate: bool = False,
+        shared: str | Sequence[str] | None = None,
         random_state: Any = None,
         progress: Progress | None = None,
         verbose: bool = False,
@@ -158,6 +163,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.degenerate = degenerate
         self.annealing = annealing
         self.accelerate = accelerate
+        self.shared = shared
         self.random_state = random_state
         self.progress = progress
         self.verbose = verbose
@@ -183,7 +189,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         IntentMixture
             This estimator.
         """
-        settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init", bytes_each=500.0)
+        settings, n_init = validate.make_settings(self, mdp), check_count(self.n_init, "n_init", bytes_each=500.0)
         check_choices(self.init, self.embedding, self.reward_init)
         demos = validate.check_demos(demos, mdp)
         irl, choice = validate.resolve_model(self.irl, mdp, demos)
@@ -215,7 +221,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         keep : callable, optional
             Called with the `State` after each iteration.
         """
-        settings = validate.make_settings(self)
+        settings = validate.make_settings(self, problem.mdp)
         with reporting("EM", self.verbose, self.progress) as report:
             solution = run(problem, start, settings, report_iterations(report, 0, 1, settings.max_iter), keep)
         ensemble = RewardEnsemble(solution.rho, solution.thetas)

@@ -7,6 +7,7 @@ where s_ik is the gradient and B_ik the negative Hessian of log rho_k + log p_ik
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -178,8 +179,13 @@ class StandardErrors:
             part = self._basis[K + k * d : K + (k + 1) * d]
             inside = np.where(self.status[k] == "bound", 0.0, rows)
             along = inside @ part
-            # The part of a combination outside of the free directions is not identified.
-            outside = np.linalg.norm(inside - along @ part.T, axis=1) > _INVOLVED * np.linalg.norm(inside, axis=1)
+            # The part of a combination outside of the free directions is not identified. Columns of `part` that are
+            # shared by intents do not have unit length.
+            axes, size, _ = np.linalg.svd(part, full_matrices=False)
+            axes = axes[:, size > _ZERO]
+            outside = np.linalg.norm(inside - inside @ axes @ axes.T, axis=1) > _INVOLVED * np.linalg.norm(
+                inside, axis=1
+            )
             used = np.any(np.abs(along) > _INVOLVED, axis=0)
             variance = np.einsum(
                 "ij,jk,ik->i", along[:, used], self._free_covariance[np.ix_(used, used)], along[:, used]
@@ -202,19 +208,26 @@ class FreeParameters(NamedTuple):
         return int(self.basis.shape[1])
 
 
-def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
-    """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d) from the observed information."""
-    key = rho.tobytes() + thetas.tobytes()
+def standard_errors(
+    problem: FitProblem, rho: FloatArray, thetas: FloatArray, shared: BoolArray | None = None
+) -> StandardErrors:
+    """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d) from the observed information.
+
+    Rewards of `shared` features (d,) are one parameter for all intents.
+    """
+    key = rho.tobytes() + thetas.tobytes() + (b"" if shared is None else shared.tobytes())
     known = _RECENT.get(problem)
     if known is not None and known[0] == key:
         return known[1]
-    result = _standard_errors(problem, rho, thetas)
+    result = _standard_errors(problem, rho, thetas, shared)
     _RECENT[problem] = key, result
     return result
 
 
-def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
-    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
+def _standard_errors(
+    problem: FitProblem, rho: FloatArray, thetas: FloatArray, shared: BoolArray | None
+) -> StandardErrors:
+    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units), shared)
     moving = np.isin(free.status, ("ok", "contrast", "not identified", "up to scale"))
     observed, outer, complete, method = information(problem, rho, thetas, moving)
     projected, complete = free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete
@@ -299,8 +312,13 @@ def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
     return curvature
 
 
-def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int) -> FreeParameters:
-    """Return the free parameters and a basis of the free directions; see `OptionalMembers.null_directions`."""
+def free_parameters(
+    model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int, shared: BoolArray | None = None
+) -> FreeParameters:
+    """Return the free parameters and a basis of the free directions; see `OptionalMembers.null_directions`.
+
+    Rewards of `shared` features (d,) change together, as one direction.
+    """
     K, d = thetas.shape
     members = OptionalMembers.of(model)
     box = validate.box(members.bounds, [f"parameter {j}" for j in range(d)])
@@ -321,7 +339,28 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
             if np.all(contrast[unidentified & inside]):
                 status[k, unidentified & inside] = "contrast"
         blocks.append(basis)
+    if shared is not None:
+        blocks = [blocks[0], _share(blocks[1:], occupied, shared)]
     return FreeParameters(status, occupied, np.asarray(block_diag(*blocks)))
+
+
+def _share(blocks: list[FloatArray], occupied: BoolArray, shared: BoolArray) -> FloatArray:
+    """Return an orthonormal basis (K d, r) of the free directions in which shared rewards change together.
+
+    `blocks` contains the free directions (d, r_k) of each intent.
+    """
+    K, d = occupied.size, shared.size
+    together = np.kron(occupied[:, None] / math.sqrt(max(1, np.count_nonzero(occupied))), np.eye(d)[:, shared])
+    apart = np.eye(K * d)[:, np.repeat(occupied, d) & np.tile(~shared, K)]
+    pooled, free = np.hstack([together, apart]), np.asarray(block_diag(*blocks))
+    projected = free.T @ pooled
+    # Directions that are free as they are remain parameters; the others are combined.
+    length = np.sum(projected**2, axis=0)
+    alone, partly = length > 1.0 - _ZERO, (length > _ZERO) & (length <= 1.0 - _ZERO)
+    if not np.any(partly):
+        return pooled[:, alone]
+    _, size, mixes = np.linalg.svd(projected[:, partly], full_matrices=False)
+    return np.hstack([pooled[:, alone], pooled[:, partly] @ mixes[size > _ZERO].T])
 
 
 def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:

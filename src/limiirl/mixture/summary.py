@@ -23,6 +23,7 @@ from limiirl.irl import AT_BOUND, FitProblem, MaxEnt, OptionalMembers
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.information import free_parameters, standard_errors
 from limiirl.mixture.init import is_given
+from limiirl.mixture.validate import find_shared
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
@@ -207,11 +208,12 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
     U, log_likelihood = evaluate(mixture, problem)
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
-    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U))
+    shared = find_shared(mixture.shared, mixture.mdp_) if hasattr(mixture, "shared") else None
+    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U), shared)
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
     method = "observed information"
     if problem is not None and thetas.size <= MOST_PARAMETERS:
-        measured = standard_errors(problem, rho, thetas)
+        measured = standard_errors(problem, rho, thetas, shared)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
         method = measured.method
     unit = _unit(mixture) if problem is None else problem.units.noun

@@ -143,6 +143,18 @@ class GoalValues:
         """Return the features (d,) summed over all edges."""
         return flow_features(self.mdp, np.ones(self.mdp.n_edges))
 
+    def expected_features(self, theta: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
+        """Return E[F | s, g] (m, d) for pairs (m,), without the features of the start; one solution per pair."""
+        mdp = self.mdp.without_goal_features
+        expected = np.empty((starts.size, self.mdp.n_features))
+        for i, (start, goal) in enumerate(zip(starts.tolist(), goals.tolist(), strict=True)):
+            flow = self.solve_at(theta, start, goal).flow_between(start, goal)
+            expected[i, : mdp.n_features] = flow_features(mdp, flow)
+            for j, feature in enumerate(self.mdp.goal_features, mdp.n_features):
+                row = int(feature.rows(starts[[i]], goals[[i]])[0])
+                expected[i, j] = flow @ feature.of_edges(row, mdp.dst)
+        return expected
+
     def pair_sums(
         self,
         theta: FloatArray,
