@@ -14,8 +14,9 @@ from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.defaults import RIDGES, DefaultFeatures, ModelChoice, choose_features, choose_model, default_model
+from limiirl.irl.destination.by_goal import ConditionalGoalValues, link_size
 from limiirl.irl.destination.dense import make_goal_values
-from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
+from limiirl.irl.destination.model import DestinationMaxEnt, group_conditions, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
 from limiirl.irl.maxent.inference import prefix_continuations
@@ -48,6 +49,7 @@ __all__ = [
     "Box",
     "Capabilities",
     "CausalModel",
+    "ConditionalGoalValues",
     "DefaultFeatures",
     "DestinationMaxEnt",
     "EStep",
@@ -77,8 +79,10 @@ __all__ = [
     "choose_model",
     "default_model",
     "evaluate_separately",
+    "group_conditions",
     "impossible_unit",
     "jax_log_likelihood",
+    "link_size",
     "make_goal_values",
     "make_problem",
     "minimise_lbfgs",

@@ -1,5 +1,15 @@
 """Markov decision processes as sparse edge lists, with planning and shortest paths."""
 
+from limiirl.mdp.attributes import (
+    class_constants,
+    distance_to_goal,
+    edge_attribute,
+    edge_constants,
+    next_choices,
+    similarity_to_goal,
+    state_constants,
+    turn_kinds,
+)
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.estimation import read_frame, rename_columns, split_columns
 from limiirl.mdp.features import (
@@ -34,10 +44,11 @@ from limiirl.mdp.tables import StateFeatures, read_state_features
 __all__ = [
     "MDP", "BellmanEquations", "EdgeFeatures", "FeatureInput", "FeatureMatrix", "GoalFeature", "PathFinder",
     "RewardEnsemble", "ShortestPath", "ShortestPaths", "StateFeatures", "action_values", "add_edge_features",
-    "add_goal_features", "as_features", "check_policy", "edge_parts", "encode", "expected_features", "feature_sizes",
-    "goal_feature_counts", "is_frozen", "is_text", "name_of",
-    "optimal_policy", "optimal_values", "policy_pairs", "policy_table", "policy_values",
-    "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber", "sequence_features",
-    "split_columns", "to_dense", "turn_features",
+    "add_goal_features", "as_features", "check_policy", "class_constants", "distance_to_goal", "edge_attribute",
+    "edge_constants", "edge_parts", "encode", "expected_features", "feature_sizes", "goal_feature_counts",
+    "is_frozen", "is_text", "name_of", "next_choices", "optimal_policy", "optimal_values", "policy_pairs",
+    "policy_table", "policy_values", "reachable_states", "read_frame", "read_state_features", "rename_columns",
+    "renumber", "sequence_features", "similarity_to_goal", "split_columns", "state_constants", "to_dense",
+    "turn_features", "turn_kinds",
 ]
 # fmt: on

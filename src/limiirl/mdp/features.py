@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -107,9 +107,6 @@ class GoalFeature:
     Examples
     --------
     >>> from limiirl.mdp import MDP, add_goal_features
-    >>> distance = GoalFeature("distance", [[2.0, 1.0, 0.0], [1.0, 0.0, np.inf]], goals=[2, 1])
-    Traceback (most recent call last):
-    limiirl.errors.InvalidMDP: values must be finite; got inf at index (1, 2).
     >>> distance = GoalFeature("distance", [[2.0, 1.0, 0.0], [1.0, 0.0, 9.0]], goals=[2, 1])
     >>> distance.rows(np.array([0, 0]), np.array([1, 2]))
     array([1, 0])
@@ -170,6 +167,10 @@ class GoalFeature:
             rule = f"must be a condition for which feature {self.name!r} has values"
             raise InvalidParameter.of("goals", pair, rule, index=i, remedy=remedy)
         return np.asarray(order[at])
+
+    def select_edges(self, kept: NDArray[np.integer[Any]]) -> GoalFeature:
+        """Return the feature of an MDP that has only the edges `kept` (m,)."""
+        return replace(self, values=self.values[:, kept]) if self.of == "edge" else self
 
     def of_edges(self, row: int, dst: NDArray[np.integer[Any]]) -> FloatArray:
         """Return the values (E,) of all edges with targets dst (E,) in a row of `values`."""

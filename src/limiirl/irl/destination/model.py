@@ -58,10 +58,10 @@ class DestinationMaxEnt(LinearRewardModel):
         default, because the bounds keep theta finite. A mapping has
         one coefficient per pattern of feature names, such as ``{"link *": 0.01}``. The first pattern that matches a
         name applies; features without a pattern are not penalised.
-    solver : {"bfgs", "newton", "lbfgs"}
-        Projected BFGS, projected Newton, or L-BFGS-B. The default differs from `MaxEnt`, because projected Newton
-        requires 2 d gradients per step for the Hessian, and L-BFGS-B restarts after every infinite value and may stop
-        far from the optimum.
+    solver : {"auto", "bfgs", "newton", "lbfgs"}
+        Projected BFGS, projected Newton, or L-BFGS-B. "auto" is projected BFGS for up to 200 features, which remembers
+        cutting planes of the feasible set, and L-BFGS-B for more features, because it stores no matrices of d x d.
+        Projected Newton requires 2 d gradients per step for the Hessian.
     gtol : float
         Tolerance on the components of the projected gradient. A component is relative to the mean of its feature over
         the demonstrations if this mean exceeds 1. The default is larger than for other models, because gradients are
@@ -103,7 +103,7 @@ class DestinationMaxEnt(LinearRewardModel):
         bounds: Any = (-10.0, 0.0),
         *,
         ridge: float | Mapping[str, float] = 0.0,
-        solver: str = "bfgs",
+        solver: str = "auto",
         gtol: float = 1e-5,
         max_evaluations: int = 1000,
         device: str = "cpu",
@@ -317,7 +317,7 @@ class DestinationMaxEnt(LinearRewardModel):
         return self._problem(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> DestinationProblem:
-        check_choice(self.solver, "solver", tuple(SOLVERS))
+        check_choice(self.solver, "solver", ("auto", *SOLVERS))
         validate.mdp(mdp)
         trips = ObservedTrips.from_demos(mdp, validate.demonstrations(demos))
         return DestinationProblem(self, mdp, trips, units, self._values(mdp, trips.starts, trips.goals))

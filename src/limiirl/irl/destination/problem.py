@@ -117,6 +117,9 @@ def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     return np.asarray(box.clip(box.lower + widths * ball.x[:-1]))
 
 
+# Number of features up to which solver="auto" uses BFGS. An iteration of BFGS with 1,747 features takes far longer than
+# one of L-BFGS (python -m benchmarks.fixed_effects).
+_FEW_FEATURES = 200
 # Step of the central differences in `features`, as a change in theta . F for typical feature counts F.
 _MOVE = 1e-4
 # Number of pairs of start and goal per feature up to which `features` uses one solution per pair instead of central
@@ -178,7 +181,8 @@ class DestinationProblem(FitProblem):
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(self.feature_scale, np.abs(objective.mean_features))
-        solver = SOLVERS[self.model.solver]
+        many = starts.shape[1] > _FEW_FEATURES
+        solver = SOLVERS[("lbfgs" if many else "bfgs") if self.model.solver == "auto" else self.model.solver]
 
         def one(k: int) -> FitResult:
             alone = DestinationLikelihood(
