@@ -45,10 +45,11 @@ def edge_attribute(mdp: MDP, values: ArrayLike, name: str, *, of: str = "state")
     >>> edge_attribute(mdp, [0.0, 1.5, 0.5], "minutes").values.toarray().ravel()
     array([1.5, 0.5, 0.5])
     """
-    column = _per_edge(mdp, as_floats(values, "values", boolean=True).astype(np.float64), "values", of)
-    if not np.all(np.isfinite(column)):
-        i = int(np.argmin(np.isfinite(column)))
-        raise InvalidParameter.of("values", float(column[i]), "must be finite", index=i)
+    given = as_floats(values, "values", boolean=True).astype(np.float64)
+    if not np.all(np.isfinite(given)):
+        i = int(np.argmin(np.isfinite(given)))
+        raise InvalidParameter.of("values", float(given.flat[i]), "must be finite", index=i)
+    column = _per_edge(mdp, given, "values", of)
     return EdgeFeatures(sparse.csr_array(column[:, None]), (name,))
 
 

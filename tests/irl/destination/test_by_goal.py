@@ -49,7 +49,8 @@ def flatten(mdp: MDP, start: int, goal: int) -> MDP:
     """Return the MDP without goal features whose edge features have their values for one condition."""
     columns = [f.of_edges(int(f.rows(np.array([start]), np.array([goal]))[0]), mdp.dst) for f in mdp.goal_features]
     general = mdp.without_goal_features
-    return general.replace(edge_features=np.column_stack([np.asarray(general.edge_features), *columns]))
+    own = [] if general.edge_features is None else [np.asarray(general.edge_features)]
+    return general.replace(edge_features=np.column_stack([*own, *columns]))
 
 
 def trips(mdp: MDP, n: int = 30) -> Demonstrations:
@@ -62,7 +63,7 @@ def trips(mdp: MDP, n: int = 30) -> Demonstrations:
 def test_log_prob_equals_that_of_one_mdp_per_condition(by_start: bool, sparse_values: bool) -> None:
     mdp = with_goals(by_start, sparse_values)
     demos = trips(mdp)
-    thetas = np.stack([THETA, THETA * [1.2, 1.0, -1.0, 1.5]])
+    thetas = np.stack([THETA, THETA * [1.2, 1.0, 0.5, 1.5]])
     log_prob = MODEL.log_prob(mdp, thetas, demos)
     for i in range(len(demos)):
         plain = flatten(mdp, int(demos.start_states[i]), int(demos.last_states[i]))
@@ -215,17 +216,18 @@ def test_link_size_in_log_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("model", [MaxEnt(5), MaxCausalEnt()], ids=str)
 def test_other_models_refuse_goal_features(model: object) -> None:
     mdp = with_goals(by_start=False)
+    demos, mdp = trips(mdp, 2), mdp.replace(gamma=0.9)
     with raises(InvalidParameter, parameter="mdp", value=2):
-        model.log_prob(mdp, THETA, trips(mdp, 2))  # type: ignore[attr-defined]
+        model.log_prob(mdp, THETA, demos)  # type: ignore[attr-defined]
     with raises(InvalidParameter, parameter="mdp", value=2):
-        model.fit(mdp, trips(mdp, 2))  # type: ignore[attr-defined]
+        model.fit(mdp, demos)  # type: ignore[attr-defined]
 
 
 def test_missing_conditions_and_wrong_values_are_refused() -> None:
     mdp = lattice()
-    near = GoalFeature("near", np.ones((1, 16)), [15])
-    demos = trips(with_goals(by_start=False), 1)
-    with raises(InvalidParameter, parameter="goals", value=int(demos.last_states[0]), index=0):
+    near = GoalFeature("near", np.ones((1, 16)), [0])
+    demos = Demonstrations.from_lists([[0, 1, 2]])
+    with raises(InvalidParameter, parameter="goals", value=2, index=0):
         MODEL.log_prob(add_goal_features(mdp, near), np.zeros(3), demos)
     pair = add_goal_features(mdp, GoalFeature("pair", np.ones((1, 16)), [15], [0]))
     with raises(InvalidParameter, parameter="start"):
