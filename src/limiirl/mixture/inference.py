@@ -238,7 +238,7 @@ class FittedMixture(NoMetadataRouting):
         >>> mix.thetas_.round(4), mix.standard_errors().thetas.round(4)
         (array([[1.0986]]), array([[1.1547]]))
         """
-        return standard_errors(self._data(demos, groups), self.weights_, self.thetas_, self._shared())
+        return standard_errors(self._data(demos, groups), self.weights_, self.thetas_, self._find_shared())
 
     def bic(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion, -2 log L + n_free log N; lower is better.
@@ -379,8 +379,8 @@ class FittedMixture(NoMetadataRouting):
         return -2.0 * log_likelihood + self._n_free(len(U)) * float(np.log(len(U)))
 
     def _n_free(self, n_units: int) -> int:
-        return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units, self._shared()).n_free
+        return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units, self._find_shared()).n_free
 
-    def _shared(self) -> BoolArray | None:
+    def _find_shared(self) -> BoolArray | None:
         """Return the mask (d,) of the features whose rewards are equal for all intents, or None."""
         return validate.find_shared(getattr(self, "shared", None), self.mdp_)
