@@ -10,9 +10,10 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl.demos import with_history
 from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition, InvalidMDP, InvalidParameter
-from limiirl.irl import ConditionalGoalValues, link_size, make_problem
+from limiirl.irl import ConditionalGoalValues, link_size, make_problem, value_and_reward_grad
 from limiirl.irl.destination import by_goal, path_sums
 from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips, is_feasible
 from limiirl.mdp import GoalFeature, add_goal_features, distance_to_goal
@@ -221,6 +222,19 @@ def test_other_models_refuse_goal_features(model: object) -> None:
         model.log_prob(mdp, THETA, demos)  # type: ignore[attr-defined]
     with raises(InvalidParameter, parameter="mdp", value=2):
         model.fit(mdp, demos)  # type: ignore[attr-defined]
+
+
+def test_rewards_of_other_tools() -> None:
+    mdp = with_goals(by_start=False)
+    demos = trips(mdp, 4)
+    with raises(InvalidParameter, parameter="mdp", value=2):
+        mdp.rewards(THETA)
+    with raises(InvalidParameter, parameter="mdp", value=2):
+        with_history(mdp, demos)
+    # The features of the MDP do not matter for rewards per state.
+    value, gradient = value_and_reward_grad(mdp, -2.0 * np.ones(16), demos, MODEL)
+    assert np.isfinite(value)
+    assert gradient.state.shape == (16,)
 
 
 def test_missing_conditions_and_wrong_values_are_refused() -> None:

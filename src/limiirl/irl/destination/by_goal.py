@@ -19,7 +19,7 @@ from scipy import sparse
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IntArray
-from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
+from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.destination.path_sums import (
     GoalPathSums,
     GoalValues,
@@ -63,7 +63,7 @@ class ConditionalGoalValues(GoalValues):
     Parameters
     ----------
     mdp : MDP
-        With goal features, and discount 1.
+        With goal features, and discount 1. Path sums are computed on the CPU.
     starts, goals : (m,)
         Pairs for which `is_finite` and `loop_features` examine all path sums.
     """
@@ -88,23 +88,21 @@ class ConditionalGoalValues(GoalValues):
         """Return the edge log-weights (m, E) for pairs (m,)."""
         log_w = np.repeat(self.edge_log_weights(theta)[None], goals.size, axis=0)
         for feature, parameter in zip(self.mdp.goal_features, theta[-len(self.mdp.goal_features) :], strict=True):
-            if parameter != 0.0:
-                log_w += parameter * self._values_of(feature, starts, goals)
+            log_w += parameter * self._values_of(feature, starts, goals)
         return log_w
 
     def solve_at(self, theta: FloatArray, start: int | None, goal: int, margin: float = 0.0) -> GoalPathSums:
         """See `GoalValues.solve_at`; recent results are cached."""
-        if self._by_start and start is None:
-            self.mdp.goal_features[0].rows(None, np.array([goal]))
-            raise InvalidParameter.of("start", None, "must be given, because a feature depends on it")
         key = theta.tobytes() + repr(margin).encode(), -1 if start is None or not self._by_start else start, goal
-        if key not in self._solutions:
+        solution = self._solutions.get(key)
+        if solution is None:
             origin = None if start is None else np.array([start])
             log_w = self.edge_log_weights_at(theta, origin, np.array([goal]))[0]
+            solution = self._general.solve_weights(log_w, margin)
             if len(self._solutions) >= _CACHED:
                 self._solutions.clear()
-            self._solutions[key] = self._general.solve_weights(log_w, margin)
-        return self._solutions[key]
+            self._solutions[key] = solution
+        return solution
 
     def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
         """Return True if the path sums of all pairs are finite at theta (d,)."""
