@@ -14,7 +14,7 @@ import numpy as np
 import limiirl as ll
 from benchmarks.measure import describe_machine
 from limiirl.errors import LimiirlWarning
-from limiirl.irl.registry import model_class
+from limiirl.irl.defaults import model_class
 from limiirl.metrics import anid
 
 ELEMENTS = (2, 3, 4)

@@ -20,8 +20,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import choices_plain, porto
 from benchmarks.measure import describe_machine
 from limiirl import MDP, MLIRL, MaxCausalEnt, MaxEnt
-from limiirl.demos import Agents, Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import SigmaGIRL
 from limiirl.irl.causal.problem import CausalLikelihood

@@ -49,7 +49,7 @@ def sample_world(world: Any) -> Sample:
     return Sample(world.mdp, train.replace(labels=None), test, world.ensemble.n_intents, labels, world.ensemble)
 
 
-def frozen_lake(slippery: bool) -> Sample:
+def make_frozen_lake(slippery: bool) -> Sample:
     """Two intents on Gymnasium's 4 x 4 lake: one walks to the goal, the other to a corner; both avoid holes."""
     env = gymnasium.make("FrozenLake-v1", is_slippery=slippery)
     cells = "".join(letter.decode() for letter in env.unwrapped.desc.ravel())  # type: ignore[attr-defined]
@@ -143,8 +143,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "ObjectWorld": lambda: sample_world(ll.worlds.ObjectWorld(seed=2)),
     "PuddleWorld": lambda: sample_world(ll.worlds.PuddleWorld(seed=2)),
     "SyntheticWorld": lambda: sample_world(ll.worlds.SyntheticWorld(seed=2)),
-    "FrozenLake, slippery": lambda: frozen_lake(True),
-    "FrozenLake, not slippery": lambda: frozen_lake(False),
+    "FrozenLake, slippery": lambda: make_frozen_lake(True),
+    "FrozenLake, not slippery": lambda: make_frozen_lake(False),
     "SWIRL's gridworld": swirl_gridworld,
     "SWIRL's labyrinth": swirl_labyrinth,
     "mice, estimated, discount 1": lambda: mice(1.0),

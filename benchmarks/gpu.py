@@ -17,12 +17,12 @@ import numpy as np
 from benchmarks.measure import describe_machine, seconds
 from benchmarks.path_sums import MAX_LENGTH, intents, network
 from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.irl import with_choices
 from limiirl.irl.causal.problem import DecisionCounts
 from limiirl.irl.destination.gpu import GpuGoalValues
 from limiirl.irl.destination.path_sums import GoalValues
-from limiirl.irl.device import choose_backend
+from limiirl.irl.estimator import choose_backend
 from limiirl.irl.maxent.gpu_infinite import GpuInfinitePathSums
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums

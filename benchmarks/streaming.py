@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh, seconds
 from limiirl import MaxEnt, RewardEnsemble
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.irl.maxent.problem import MaxEntProblem, RowStatistics
 from limiirl.mixture.em import Settings, Start, run
 from limiirl.streams import FeatureStore, FunctionSource, Rows, write_features

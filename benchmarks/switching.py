@@ -1,7 +1,7 @@
 """Recovery of known switching intents, their planning, and the time and memory of fits.
 
     python -m benchmarks.switching              # all sections
-    python -m benchmarks.switching recovery     # one of recovery, planning, labyrinth, memory
+    python -m benchmarks.switching recovery     # one of recovery, planning, groups, labyrinth, memory
 
 The labyrinth is `swirl_labyrinth` of the shared data: ../shared/data beside the checkout, or the folder in
 `LIMIIRL_DATA`. Times are processor times, because they depend less on other work of the machine.
@@ -22,6 +22,7 @@ from benchmarks.measure import describe_machine, peak_bytes, run_fresh
 from limiirl.mdp import add_edge_features, turn_features
 
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+REPEATS, ANIMALS = 100, 6
 WORLDS, K, DEMOS, STEPS, DWELL = 20, 3, 20, 250, 25.0
 SIZES = (1_000_000, 3_000_000, 10_000_000)
 Float = NDArray[np.float64]
@@ -174,6 +175,43 @@ def plan(mdp: ll.MDP, thetas: Float, P: Float) -> Float:
     return np.where(able, np.exp(Q - V[:, :, None]), 0.0)
 
 
+def groups() -> None:
+    """Print the size and the power of comparisons of dwell times between conditions, by estimator."""
+    print(f"groups: {REPEATS} worlds, K = {K}, {2 * ANIMALS} animals with one recording of {STEPS} steps each")
+    print(f"  {'dwell times':>12}{'estimator':>12}{'undefined':>12}{'p <= 0.05':>12}{'switching rate: p <= 0.05':>28}")
+    for other in (DWELL, 0.5 * DWELL):
+        undefined, rejected = {"shrunken": 0.0, "raw": 0.0}, {"shrunken": 0.0, "raw": 0.0, "rate": 0.0}
+        for seed in range(REPEATS):
+            world = ll.worlds.ElementWorld(n_elements=K, wind=0.1, height=6, seed=seed)
+            mdp, rng = endless(world), np.random.default_rng(seed)
+            samples = []
+            for dwell in (DWELL, other):
+                P = np.full((K, K), 1.0 / dwell / (K - 1))
+                np.fill_diagonal(P, 1.0 - 1.0 / dwell)
+                samples.append(simulate(mdp, rewards(world), P, rng)[0][:ANIMALS])
+            demos = samples[0] + samples[1]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                sw = ll.SwitchingMixture(K, ll.MaxCausalEnt(ridge=1e-4), random_state=0, tol=1e-4).fit(mdp, demos)
+            dynamics = sw.group_dynamics(demos)
+            n = dynamics.transitions.sum(axis=2)
+            raw = n / (n - dynamics.transitions.diagonal(axis1=1, axis2=2))
+            # A raw dwell time without an expected switch is longer than the recording: it is undefined.
+            tables = {"shrunken": dynamics.dwell_times, "raw": np.where(raw > STEPS, np.nan, raw)}
+            tables["rate"] = dynamics.switching_rate[:, None]
+            for name, values in tables.items():
+                compared = ll.metrics.compare_groups(
+                    values, np.repeat([0, 1], ANIMALS), n_resamples=2, correction="none"
+                )
+                rejected[name] += np.mean([row.p <= 0.05 for row in compared.rows]) / REPEATS
+                if name in undefined:
+                    undefined[name] += np.mean(~np.isfinite(values)) / REPEATS
+        for name, share in undefined.items():
+            cells = f"{DWELL:g}, {other:g}".rjust(12) + f"{name:>12}{100 * share:10.1f} %{rejected[name]:12.3f}"
+            print(f"  {cells}{rejected['rate']:28.3f}")
+    print("  without an effect (equal dwell times) the fractions are the size of the test; otherwise its power")
+
+
 def labyrinth() -> None:
     """Print the time of fits to recordings of mice."""
     path = DATA / "swirl_labyrinth" / "labyrinth.npz"
@@ -237,10 +275,11 @@ def size(n: int) -> None:
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["recovery", "planning", "labyrinth", "memory"]
+    chosen = sys.argv[1:] or ["recovery", "planning", "groups", "labyrinth", "memory"]
     if chosen[0] == "size":
         size(int(chosen[1]))
     else:
         print(describe_machine())
         for section in chosen:
-            {"recovery": recovery, "planning": planning, "labyrinth": labyrinth, "memory": memory}[section]()
+            sections = {"recovery": recovery, "planning": planning, "groups": groups, "labyrinth": labyrinth}
+            (sections | {"memory": memory})[section]()

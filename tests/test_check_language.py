@@ -43,6 +43,7 @@ def test_plain_phrases_are_accepted(text):
     [
         ("x = 1\nfound = 2\n", 2, "found"),
         ("def told():\n    pass\n", 1, "told"),
+        ("def _frozen():\n    pass\n", 1, "_frozen"),
         ("tally_edges = 0\n", 1, "tally_edges"),
         ("def test_a_model_knows_its_data():\n    pass\n", 1, "test_a_model_knows_its_data"),
         ("def test_paths_of_any_length():\n    pass\n", 1, "test_paths_of_any_length"),

@@ -62,7 +62,7 @@ def test_flipped_byte_is_detected(path: Path):
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2] ^= 0xFF
     path.write_bytes(whole)
-    with pytest.raises(InvalidFile, match="truncated or not an npz file"):
+    with pytest.raises(InvalidFile, match="truncated"):
         read_archive(path, FORMAT)
 
 
@@ -115,7 +115,7 @@ def test_pickles_are_never_opened(path: Path):
     np.save(inner, np.array([{"evil": 1}], dtype=object), allow_pickle=True)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", inner.getvalue())
-    with pytest.raises(InvalidFile, match="truncated or not an npz file"):
+    with pytest.raises(InvalidFile, match="truncated"):
         read_archive(path, FORMAT)
 
 

@@ -1,6 +1,8 @@
 """Restarts and selections by executors: results, warnings and errors equal those of a loop."""
 
+import os
 import pickle
+import runpy
 import threading
 import warnings
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import limiirl as ll
+from limiirl import _parallel
 from limiirl._parallel import map_tasks
 from limiirl.errors import ConvergenceWarning, InvalidParameter, LimiirlError
 from limiirl.executors import Executor, Session
@@ -229,3 +232,17 @@ def test_dask_executor_is_accepted() -> None:
     distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
         assert list(map_tasks(abs, [-2, 1], client.get_executor())) == [2, 1]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "passive"), ("active", "active")])
+def test_threads_sleep_at_barriers_unless_the_user_decides(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, expected: str
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "to be restored")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    else:
+        monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    assert _parallel.__file__ is not None
+    runpy.run_path(_parallel.__file__)
+    assert os.environ["OMP_WAIT_POLICY"] == expected

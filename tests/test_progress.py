@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from limiirl._progress import LineReport, check_progress, reporting, show_progress
+from limiirl._progress import LineReport, check_progress, report_progress, show_progress
 from limiirl.errors import InvalidParameter
 from tests.helpers import raises
 
@@ -55,7 +55,7 @@ def test_progress_must_be_callable() -> None:
 
 
 def test_verbose_shows_the_first_and_the_last_step_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with reporting("EM", True, None) as progress:
+    with report_progress("EM", True, None) as progress:
         assert progress is not None
         for done in range(1, 6):
             progress(done, 100, f"step {done}")

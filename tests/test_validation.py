@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from limiirl import MDP, MLIRL, Agents, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble, SigmaGIRL
-from limiirl._validation import as_floats, available_memory, check_count, check_positive, scale_exponent
+from limiirl._validation import as_floats, available_memory, check_count, check_each, check_positive, scale_exponent
 from limiirl.errors import InvalidDemos, InvalidMDP, InvalidParameter, LimiirlError
 from limiirl.irl import DestinationMaxEnt
 from limiirl.mdp import PathFinder, policy_values
@@ -225,3 +225,21 @@ def test_costs_that_are_masked_are_refused() -> None:
     ensemble = RewardEnsemble([0.5, 0.5], np.eye(3)[:2])
     with raises(InvalidParameter, parameter="distance", index=(0, 1)):
         gevd(CHAIN, ensemble, ensemble, distance=np.ma.array(np.eye(2), mask=[[False, True], [False, False]]))
+
+
+@pytest.mark.parametrize(
+    ("values", "valid", "index", "value"),
+    [
+        ([3, -1, -2], [True, False, False], 1, -1),
+        ([[0.5, np.nan], [np.inf, 1.0]], [[True, True], [False, True]], (1, 0), np.inf),
+        ([[1.0, 2.0], [3.0, 4.0]], [True, False], 1, [3.0, 4.0]),
+    ],
+)
+def test_the_first_invalid_entry_is_reported(values, valid, index, value):
+    with raises(InvalidMDP, parameter="T", value=value, index=index):
+        check_each(np.array(valid), np.array(values), "T", "must be valid", error=InvalidMDP)
+
+
+def test_valid_entries_raise_no_error():
+    check_each(np.ones((2, 3), dtype=bool), np.zeros((2, 3)), "T", "must be valid")
+    check_each(np.empty(0, dtype=bool), np.empty(0), "T", "must be valid")

@@ -107,7 +107,8 @@ TEST_WORDS = re.compile(
 )
 _PARTICIPLE = re.compile(
     r"(?!feed|seed|need|embed|speed|exceed|proceed|shed|expected)\w{2,}ed|told|said|known|found|drawn|made|kept|held|taken|"
-    r"given|seen|written|chosen|shown|thrown|grown|brought|built|sent|left|lost|gone|meant|understood|laid"
+    r"given|seen|(?:re)?written|chosen|shown|thrown|grown|brought|built|sent|left|lost|gone|meant|understood|laid|"
+    r"broken|driven|frozen|hidden"
 )
 _HEADLESS = re.compile(r"(?:What|Where|Who|How|When|Whether|Which|Why|Whose|That|Whatever|Whichever)\b")
 

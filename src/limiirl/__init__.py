@@ -18,6 +18,7 @@ from limiirl._version import __version__
 if TYPE_CHECKING:
     from limiirl import (
         baselines,
+        datasets,
         errors,
         executors,
         experiments,
@@ -49,8 +50,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
     "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "SwitchingMixture", "__version__",
-    "baselines", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads", "select_intents",
-    "select_switching", "streams", "testing", "theory", "with_counter", "with_history", "worlds",
+    "baselines", "datasets", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads",
+    "select_intents", "select_switching", "streams", "testing", "theory", "with_counter", "with_history", "worlds",
 ]
 # fmt: on
 

@@ -1,7 +1,9 @@
-"""Thread limits for numerical libraries, and evaluation of tasks in this process or with an executor."""
+"""Threads of numerical libraries and kernels, and evaluation of tasks in this process or with an executor."""
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +17,26 @@ from threadpoolctl import ThreadpoolController
 
 from limiirl.errors import InvalidParameter
 
+# States or rows per block, the unit of work of a thread; smaller inputs are processed by one thread.
+BLOCK = 2048
+# Parallelise only explicit prange loops, not array expressions.
+ONLY_PRANGE = dict.fromkeys(("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil"), False) | {
+    "prange": True
+}
+# Numba's workqueue threading layer is not thread-safe.
+LOCK = threading.Lock()
+# Threads sleep at barriers instead of spinning. If another program uses a core, a spinning thread takes the processor
+# from the thread that it waits for; see benchmarks/busy_core.py. OpenMP reads the variable when it is loaded, which is
+# before the first parallel kernel runs.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
-    """Return a context in which numerical libraries use one thread, so that sums are reproducible to the last bit.
+    """Return a context manager that limits numerical libraries to one thread, so that sums are bit-reproducible.
 
     Parameters
     ----------

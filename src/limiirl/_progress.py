@@ -47,8 +47,8 @@ def check_progress(progress: object, name: str = "progress") -> None:
 def show_progress(title: str = "", *, every_s: float = EVERY_S, ends: bool = False) -> Iterator[Progress]:
     """Yield a `Progress` that writes to stderr: a bar on a terminal, otherwise at most one line per `every_s` seconds.
 
-    If `ends` is True, the first and the last call are also written, so that short computations are shown. A call with
-    ``done=0, total=None`` starts a stage; if stderr is not a terminal, one line is written per stage.
+    If `ends` is True, the first and the last report are also written, so that short computations are shown. A report
+    with ``done=0, total=None`` starts a stage; if stderr is not a terminal, one line is written per stage.
     """
     from rich import progress as bars
     from rich.console import Console
@@ -81,7 +81,7 @@ def show_progress(title: str = "", *, every_s: float = EVERY_S, ends: bool = Fal
 class LineReport:
     """A `Progress` that writes at most one line per `every_s` seconds to stderr, and one line per stage.
 
-    If `ends` is True, the first call is also written, and `finish` writes the last call.
+    If `ends` is True, the first report is also written, and `finish` writes the last one.
     """
 
     def __init__(
@@ -114,20 +114,20 @@ class LineReport:
         _write(line)
 
     def finish(self) -> None:
-        """Write the last call if `ends` is True and this call was not written."""
+        """Write the last report if `ends` is True and it has not been written yet."""
         if self._ends and self._pending:
             _write(self._pending)
 
 
 @contextmanager
-def reporting(
+def report_progress(
     title: str, verbose: bool, progress: Progress | None, *, every_s: float = VERBOSE_S
 ) -> Iterator[Progress | None]:
     """Yield a `Progress` that calls `progress` and, if `verbose`, writes to stderr; None if neither is requested.
 
     Examples
     --------
-    >>> with reporting("EM", False, print) as report:
+    >>> with report_progress("EM", False, print) as report:
     ...     report(1, 10, "log-likelihood -2.5")
     1 10 log-likelihood -2.5
     """

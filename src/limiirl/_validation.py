@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._typing import FloatArray
+from limiirl._typing import BoolArray, FloatArray
 from limiirl.errors import InvalidParameter, LimiirlError
 
 
@@ -105,6 +105,36 @@ def to_array(values: object, name: str) -> NDArray[Any]:
         return np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidParameter(f"{name} must be an array ({error}).", parameter=name, value=values) from None
+
+
+def check_each(
+    valid: BoolArray,
+    values: NDArray[Any],
+    name: str,
+    rule: str,
+    *,
+    error: type[LimiirlError] = InvalidParameter,
+    remedy: str = "",
+) -> None:
+    """Raise an error about the first entry of an array that is not valid.
+
+    Parameters
+    ----------
+    valid : mask of the leading axes of `values`
+    values : array
+    name, rule, remedy : str
+        As for `LimiirlError.of`.
+
+    Examples
+    --------
+    >>> values = np.array([0.5, -0.5])
+    >>> check_each(values >= 0.0, values, "weights", "must not be negative")
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: weights[1] must not be negative; got -0.5.
+    """
+    if not np.all(valid):
+        at = tuple(int(i) for i in np.argwhere(~valid)[0])
+        raise error.of(name, values[at].tolist(), rule, index=at[0] if len(at) == 1 else at, remedy=remedy)
 
 
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
@@ -220,9 +250,9 @@ _EXPONENT = 300
 
 
 def scale_exponent(values: FloatArray) -> int:
-    """Return e so that squares and sums of values / 2^e neither overflow nor vanish; 0 for values of usual size.
+    """Return an exponent e such that values / 2^e can be squared and summed without overflow or underflow.
 
-    Division by a power of two is exact.
+    The exponent is 0 if the values need no scaling. Division by a power of two is exact.
 
     Examples
     --------

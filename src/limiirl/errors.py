@@ -89,7 +89,7 @@ class InvalidFile(LimiirlError):
 
     @classmethod
     def at(cls, path: str | PathLike[str], reason: str) -> Self:
-        """Return an error with the message "path reason"."""
+        """Return an error whose message is the path followed by the reason."""
         return cls(f"{path} {reason}", parameter="path", value=str(path))
 
 

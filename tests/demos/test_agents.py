@@ -123,7 +123,7 @@ def test_summary():
     assert "1 to 4 trajectories" in repr(uneven)
 
 
-def broken(part: str, value: float = np.nan, agent: int = 1) -> dict[str, list[np.ndarray]]:
+def break_value(part: str, value: float = np.nan, agent: int = 1) -> dict[str, list[np.ndarray]]:
     given = {"policy_features": list(X.copy()), "actions": list(A.copy()), "reward_features": list(PHI.copy())}
     given[part][agent][2, 3, 0] = value
     return given
@@ -132,7 +132,7 @@ def broken(part: str, value: float = np.nan, agent: int = 1) -> dict[str, list[n
 @pytest.mark.parametrize("part", ["policy_features", "actions", "reward_features"])
 def test_error_for_nan_has_its_index(part):
     with raises(InvalidDemos, parameter=part, index=(1, 2, 3, 0)):
-        Agents.from_arrays(**broken(part))
+        Agents.from_arrays(**break_value(part))
 
 
 @pytest.mark.parametrize(
@@ -497,7 +497,7 @@ def test_files_of_other_kinds_are_rejected(tmp_path):
         Agents.load(tmp_path / "objects.npz")
 
 
-def rewritten(path, *, without=(), **changes) -> None:
+def rewrite(path, *, without=(), **changes) -> None:
     """Write a file of agents again, without some arrays, with others changed; a dict changes the header."""
     with np.load(path) as stored:
         arrays = {name: stored[name] for name in stored.files if name not in without}
@@ -525,7 +525,7 @@ def rewritten(path, *, without=(), **changes) -> None:
 def test_corrupted_files_are_rejected(tmp_path, change, message):
     path = tmp_path / "agents.npz"
     agents().save(path)
-    rewritten(path, **change)
+    rewrite(path, **change)
     with pytest.raises(InvalidFile, match=message):
         Agents.load(path)
 

@@ -465,7 +465,7 @@ class TestResume:
 
     def test_a_missing_gpu_is_reported_before_the_folder_is_created(self, data, copy, tmp_path, monkeypatch):
         monkeypatch.setenv("LIMIIRL_GPU", "off")
-        with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off"):
+        with raises(BackendUnavailable, parameter="device", value="gpu"):
             run_drivers(data, replace(PLAN, device="gpu"), tmp_path / "run")
         assert not (tmp_path / "run").exists()
         set_plan(copy, PLAN.to_dict() | {"device": "gpu"})

@@ -10,12 +10,19 @@ import pytest
 
 from limiirl import IntentMixture, MaxEnt, RewardEnsemble, SigmaGIRL, metrics
 from limiirl.errors import InvalidParameter
-from limiirl.experiments import problem, trial
-from limiirl.experiments.problem import make_agents, make_problem, with_agents
+from limiirl.experiments import trial
 from limiirl.experiments.run import restore
 from limiirl.experiments.spec import BASE, METHODS, Spec, method_spec, parameters
 from limiirl.experiments.studies import STUDIES
-from limiirl.experiments.trial import attempt, make_mixture, run_trial
+from limiirl.experiments.trial import (
+    assign_agents,
+    attempt,
+    make_agents,
+    make_mixture,
+    make_problem,
+    run_trial,
+    with_agents,
+)
 from limiirl.worlds import ElementWorld, geometric_weights
 from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
 from tests.helpers import raises
@@ -65,7 +72,7 @@ def test_records_are_reproducible_bit_for_bit():
     spec = method_spec(SMALL, "random responsibilities")
     first = run_trial(spec, 1)
     run_trial(method_spec(SMALL.in_world(wind=0.2), "GMM, MLE"), 4)
-    problem._make_problem.cache_clear()
+    trial._make_problem.cache_clear()
     assert run_trial(spec, 1).reproducible() == first.reproducible()
 
 
@@ -137,8 +144,8 @@ def test_a_failed_trial_records_its_error():
 
 def test_a_trial_runs_on_one_thread(monkeypatch):
     seen = []
-    judge = problem.evaluate
-    monkeypatch.setattr(problem, "evaluate", lambda *given: (seen.append(numba.get_num_threads()), judge(*given))[1])
+    judge = trial.evaluate
+    monkeypatch.setattr(trial, "evaluate", lambda *given: (seen.append(numba.get_num_threads()), judge(*given))[1])
     run_trial(method_spec(SMALL, "supervised"), 0)
     assert seen == [1]
 
@@ -245,7 +252,7 @@ def test_costs_become_rewards_in_the_world():
 def test_records_of_agents_are_reproducible_bit_for_bit():
     first = run_trial(PUDDLE, 1).reproducible(), run_trial(ELEMENTS, 1).reproducible()
     run_trial(PUDDLE.with_(init="random"), 2)
-    for cache in (problem._make_puddle_agents, problem._convert_to_agents, problem._make_puddle_world):
+    for cache in (trial._make_puddle_agents, trial._convert_to_agents, trial._make_puddle_world):
         cache.cache_clear()
     assert (run_trial(PUDDLE, 1).reproducible(), run_trial(ELEMENTS, 1).reproducible()) == first
 
@@ -287,3 +294,38 @@ def test_max_length_bounds_causal_models():
     assert record.nll != run_trial(spec.with_(max_length="longest"), 0).nll
     with raises(InvalidParameter, parameter="max_length", value=60):
         make_mixture(spec.with_(model="MLIRL"), 0)
+
+
+def test_agents_share_all_demonstrations_of_their_intent():
+    labels = np.array([1, 0, 1, 1, 0, 1, 0])
+    owners = assign_agents(labels, 2)
+    np.testing.assert_array_equal(owners, [2, 0, 3, 2, 1, 3, 0])
+    problem, plain = make_agents(ELEMENTS, 3), make_problem(ELEMENTS, 3)
+    assert problem.labels.tolist() == problem.test_labels.tolist() == [0, 0, 1, 1]
+    assert sum(len(agent.live) for agent in problem.demos) == 40
+    for k in range(2):
+        own = np.flatnonzero(plain.labels == k)
+        for i in range(2):
+            mine = plain.demos[own[i::2]]
+            expected = -mine.features(plain.world.mdp).mean(axis=0)  # costs
+            np.testing.assert_allclose(problem.demos.features(0.99)[2 * k + i], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_agents_depend_on_the_seed_and_not_on_the_method():
+    one, other = (make_agents(ELEMENTS.with_(init=init), 3) for init in ("kmeans", "labels"))
+    assert one is other
+    assert make_agents(ELEMENTS, 4).demos != one.demos
+    assert one.test != one.demos
+    one, other = (make_agents(STUDIES["sigma-girl"].spec(method, 5), 1) for method in ("supervised", "random rewards"))
+    assert one is other
+    assert make_agents(PUDDLE, 2).demos != one.demos
+    assert one.test != one.demos
+
+
+def test_agents_of_the_puddle_world():
+    problem, world = make_agents(PUDDLE.with_(n_test=7), 1), ContinuousPuddleWorld(gamma=0.999, seed=1)
+    assert problem.demos == world.agents(5, seed=2)
+    assert problem.test == world.agents(7, seed=3)
+    assert problem.labels.tolist() == [0, 1, 1]
+    assert problem.mdp is None

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
-from limiirl.irl.device import GPU_MIN_SIZE, choose_backend, choose_device
+from limiirl.irl.estimator import GPU_MIN_SIZE, choose_backend, choose_device
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu.device import convert_cuda_errors, find_device, signatures
 from limiirl.kernels.gpu.forward_backward import grid_of
@@ -50,7 +50,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_error_without_a_gpu_has_a_remedy(model: object, no_gpu: None) -> None:
     mdp, demos = world()
-    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off"):
+    with raises(BackendUnavailable, parameter="device", value="gpu"):
         model.fit(mdp, demos)  # type: ignore[attr-defined]
 
 
@@ -181,14 +181,14 @@ def test_more_intents_than_threads_of_a_block(emulated: None) -> None:
 @NEEDS_COMPILER
 def test_launches_beyond_the_device_limits_are_rejected() -> None:
     device = EmulatedDevice()
-    with pytest.raises(InvalidParameter, match="33 columns exceed the 32 threads"):
+    with pytest.raises(InvalidParameter, match="33 columns"):
         grid_of(device, 5, 33)
     given = (1, 1, None, None, np.zeros(1))
-    with pytest.raises(RuntimeError, match="linear_fill does not fit the device: 33 threads"):
+    with pytest.raises(RuntimeError, match="linear_fill .* 33 threads"):
         device.launch("linear_fill", (1, 33, 0), given, (1, 1, 0))
     device.launch("linear_fill", (1, 32, 0), given, (1, 1, 0))
     for wrong in (np.zeros(1, dtype=np.float32), np.zeros(4)[::2]):
-        with pytest.raises(TypeError, match="weight must be a C-contiguous array of float64"):
+        with pytest.raises(TypeError, match="weight .* float64"):
             device.launch("linear_fill", (1, 32, 0), (1, 1, None, None, wrong), (1, 1, 0))
 
 
@@ -196,7 +196,7 @@ def test_launches_beyond_the_device_limits_are_rejected() -> None:
 def test_a_kernel_is_launched_with_the_arguments_it_is_compiled_for() -> None:
     """Without this check only a GPU would fail."""
     device, given = EmulatedDevice(), (6, 3, None, None, np.zeros(6))
-    with pytest.raises(RuntimeError, match="linear_fill would be compiled for n_columns 1, but n_columns is 3."):
+    with pytest.raises(RuntimeError, match="n_columns 1, .* 3"):
         device.launch("linear_fill", (1, 32, 0), given, (1, 1, 0))
     for columns in (0, 3):  # 0 stands for any number
         device.launch("linear_fill", (1, 32, 0), given, (columns, 1, 0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import with_choices
 from limiirl.irl.destination import path_sums
@@ -18,6 +18,7 @@ from limiirl.kernels.elimination import numeric as goals_on_cpu
 from limiirl.kernels.gpu import elimination
 from limiirl.worlds import RoadGrid
 from tests.gpu.emulator import EmulatedDevice
+from tests.helpers import raises
 from tests.oracles.gpu_cases import (
     NEEDS_COMPILER,
     NO_DEVICE,
@@ -347,7 +348,7 @@ def test_gpu_is_used_if_requested_or_faster(on_device: None) -> None:
         30: [GoalValues, GoalValues, GpuGoalValues],
         30_000: [GoalValues, GpuGoalValues, GpuGoalValues],
     }
-    with pytest.raises(InvalidParameter, match="device must be one of"):
+    with raises(InvalidParameter, parameter="device", value="tpu"):
         DestinationMaxEnt(device="tpu")._values(line)
 
 

@@ -288,7 +288,7 @@ def test_single_evaluations_equal_the_cpu(q: str, on_device: None) -> None:
 def test_without_a_gpu_the_error_states_the_remedy(q: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMIIRL_GPU", "off")
     mdp, demos = world()
-    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off disables the GPU. Unset it, or use device='cpu'."):
+    with raises(BackendUnavailable, parameter="device", value="gpu"):
         MLIRL(q=q, device="gpu").fit(mdp, demos)
     with raises(InvalidParameter, parameter="device", value="tpu"):
         MLIRL(q=q, device="tpu").fit(mdp, demos)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limiirl import MDP, Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.gpu import GpuFiniteHorizonSolver, GpuSoftBellmanSolver

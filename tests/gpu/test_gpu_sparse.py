@@ -6,10 +6,10 @@ from scipy import sparse
 
 from limiirl.irl import with_choices
 from limiirl.irl.destination.gpu import GpuGoalValues
-from limiirl.irl.device import choose_backend
+from limiirl.irl.estimator import choose_backend
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.kernels.gpu import sparse as gpu_sparse
-from limiirl.kernels.gpu.sparse import SparseRows
+from limiirl.kernels.gpu import device as gpu_device
+from limiirl.kernels.gpu.device import SparseRows
 from limiirl.worlds import RoadGrid
 from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, device
 
@@ -36,7 +36,7 @@ def random_matrix(rows: int, columns: int, density: float, seed: int = 0) -> spa
     ids=lambda matrix: f"{matrix.shape}",
 )
 def test_products(matrix: sparse.csr_array, piece: int, K: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_sparse, "PIECE", piece)
+    monkeypatch.setattr(gpu_device, "PIECE", piece)
     dense = np.random.default_rng(1).normal(size=(matrix.shape[1], K))
     place = device()
     product = place.take(SparseRows(place, matrix).times(place.put(dense)))

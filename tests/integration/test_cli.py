@@ -106,6 +106,30 @@ def test_fit_by_group_and_as_json(folder):
     assert pd.read_csv(folder / "groups.csv").columns[0] == "group"
 
 
+def test_fit_predict_evaluate_and_report_with_covariates(folder):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"demo": [f"walk {i}" for i in range(60)][::-1], "age": rng.normal(size=60)})
+    table["sex"] = np.where(rng.random(60) < 0.5, "m", "f")
+    table.to_csv(folder / "animals.csv", index=False)
+    given = ("--covariates", "animals.csv")
+    options = (*FIT, *given, "--set", "membership_ridge=0.1")
+    printed = limiirl(folder, "fit", "walks.csv", *options, "--out", "covered", "--report", "covered-page").stdout
+    assert "sex[m]" in printed
+    mix, demos = IntentMixture.load(folder / "covered"), Demonstrations.from_file(folder / "walks.csv")
+    wanted = IntentMixture(2, MaxEnt(7, (-5, 5)), random_state=0, membership_ridge=0.1)
+    wanted.fit(crossings(), demos, covariates=table)
+    np.testing.assert_array_equal(mix.membership_logits_, wanted.membership_logits_)
+    facts = json.loads(limiirl(folder, "predict", "covered", "walks.csv", *given, "--json").stdout)
+    np.testing.assert_allclose(facts["posterior"], wanted.responsibilities_, rtol=1e-12, atol=1e-15)
+    facts = json.loads(limiirl(folder, "evaluate", "covered", "walks.csv", *given, "--json").stdout)
+    np.testing.assert_allclose(facts["nll"]["mean"], -wanted.log_likelihood_, rtol=1e-12)
+    limiirl(folder, "report", "covered", "--demos", "walks.csv", *given, "--out", "covered-again")
+    assert (folder / "covered-again" / "index.html").is_file()
+    assert (folder / "covered-page" / "index.html").is_file()
+    done = limiirl(folder, "predict", "covered", "walks.csv", "--json", code=2)
+    assert read_error(done.stderr, folder)[0] == "--covariates"
+
+
 def test_fit_without_an_mdp_estimates_one(folder):
     arguments = ["fit", "walks.csv", "-k", "2", "--out", "estimated", "--set", "max_iter=3"]
     command = [sys.executable, "-c", "from limiirl.cli import main; main()", *arguments]

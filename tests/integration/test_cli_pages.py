@@ -111,7 +111,7 @@ class TestData:
         demos, _ = walks(30, seed=3)
         mixture.fit(crossings(), demos).save(project / "fits" / "mix")
         assert IntentMixture.load(project / "fits" / "mix").data_file_ is None
-        assert "does not contain its data" in self.report(project, "few").stderr
+        assert "was not fitted to a file" in self.report(project, "few").stderr
 
 
 def test_select_predict_and_evaluate_write_pages(folder, fitted):

@@ -24,6 +24,8 @@ PROGRAMS = [
     "own_data.md",
     "history.md",
     "switching.md",
+    "datasets.md",
+    "covariates.md",
 ]
 
 

@@ -20,7 +20,7 @@ from limiirl.errors import BackendUnavailable, LimiirlWarning
 from limiirl.executors import Executor, LostTask, execute, map_ordered
 from limiirl.executors import dask as clusters
 from tests.helpers import raises
-from tests.oracles.clusters import Cluster, await_workers, cluster, dask, living
+from tests.oracles.clusters import Cluster, await_workers, cluster, dask, list_workers
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 from distributed import Client, Worker
@@ -180,7 +180,7 @@ def test_a_result_whose_worker_dies_before_it_is_taken_is_kept(tmp_path: Path) -
         future = backend.submit(0)
         (remote,) = backend._remote.values()
         assert wait([future], timeout=30).done
-        (worker,) = living(address)
+        (worker,) = list_workers(address)
         os.kill(worker, signal.SIGKILL)
         end = time.monotonic() + 30
         while remote.status == "finished" and time.monotonic() < end:
@@ -328,7 +328,7 @@ def test_a_large_function_is_sent_once_to_each_worker(executor: Executor, tmp_pa
 def test_a_large_function_survives_the_death_of_the_workers_that_have_it(executor: Executor, tmp_path: Path) -> None:
     results = execute(Loaded(tmp_path), range(80), executor)
     done = [next(results) for _ in range(10)]
-    killed = living(str(executor.scheduler))
+    killed = list_workers(str(executor.scheduler))
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     done += results

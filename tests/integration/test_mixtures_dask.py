@@ -14,7 +14,7 @@ import limiirl as ll
 from limiirl.errors import BackendUnavailable
 from limiirl.executors import Executor
 from tests.helpers import raises
-from tests.oracles.clusters import Cluster, await_work, cluster, killing
+from tests.oracles.clusters import Cluster, await_work, cluster, kill_workers
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.runs import command, start
 
@@ -64,7 +64,7 @@ def test_the_bits_are_those_of_a_loop(name: str, running: Cluster, alone: dict[s
 def test_workers_killed_at_random_moments_cost_time_only(
     name: str, seed: int, running: Cluster, alone: dict[str, list[Any]]
 ) -> None:
-    with killing(running.address, times=2, seed=seed) as killed:
+    with kill_workers(running.address, times=2, seed=seed) as killed:
         assert JOBS[name](Executor("dask", scheduler=running.address)) == alone[name]
     assert killed, "the job was done before a worker was killed"
 

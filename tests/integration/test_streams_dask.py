@@ -18,7 +18,7 @@ from limiirl.errors import BackendUnavailable
 from limiirl.executors import Executor
 from limiirl.streams import FeatureStore, FunctionSource, Rows, assign, fit_streamed, write_features
 from tests.helpers import raises
-from tests.oracles.clusters import Cluster, cluster, killing
+from tests.oracles.clusters import Cluster, cluster, kill_workers
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.runs import command, start
 
@@ -95,7 +95,7 @@ def test_features_fit_and_memberships_have_the_bits_of_one_process(
 
 def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster, alone: str) -> None:
     executor = Executor("dask", scheduler=running.address)
-    with killing(running.address, times=4, seed=0) as killed:
+    with kill_workers(running.address, times=4, seed=0) as killed:
         store = write_store(tmp_path / "features", executor)
         assert fit_repr(executor) == alone
     assert killed, "all was done before a worker was killed"

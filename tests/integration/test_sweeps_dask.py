@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.clusters import Cluster, cluster, killing
+from tests.oracles.clusters import Cluster, cluster, kill_workers
 from tests.oracles.runs import command, counts, expected, read_keys, read_records, rows, start
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
@@ -26,7 +26,7 @@ def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running
     folder, address = tmp_path / "run", running.address
     with start(*MARGIN, "--out", folder, "--scheduler", address) as run:
         run.until(lambda: read_keys(folder))  # some trials are done, and others under way
-        with killing(address, times=2, seed=0, within=0.1) as killed:
+        with kill_workers(address, times=2, seed=0, within=0.1) as killed:
             done = run.finish()
     assert killed, "the run was over before a worker was killed"
     assert done.code == 0, done

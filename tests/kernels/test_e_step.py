@@ -4,8 +4,8 @@ import numba
 import numpy as np
 import pytest
 
+from limiirl._parallel import BLOCK
 from limiirl.kernels.e_step import Rows, e_step, sum_weighted
-from limiirl.kernels.threading import BLOCK
 from tests.oracles.mixture import responsibilities
 
 NONE = np.empty(0)

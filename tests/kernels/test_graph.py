@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from limiirl._parallel import BLOCK
 from limiirl.kernels.forward_backward import linear
 from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, PathGraph, Rewards, Weights, build_graph
-from limiirl.kernels.threading import BLOCK
 
 Int = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from limiirl.demos import Demonstrations, with_history
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxCausalEnt
 from limiirl.irl.causal.state_actions import StateActions
-from limiirl.mdp import MDP, EdgeFeatures, add_edge_features, sequence_features, turn_features
+from limiirl.mdp import MDP, EdgeFeatures, add_edge_features, policy_features, sequence_features, turn_features
 from tests.helpers import examples, raises
 
 # A binary tree of depth 2.
@@ -203,3 +203,43 @@ def test_many_sparse_features_need_no_dense_matrix():
     assert mdp.edge_features.nnz == mdp.n_edges
     assert all(features.nnz == n for features in StateActions(mdp).pair_features)
     assert EdgeFeatures(mdp.edge_features, mdp.feature_names[n:]).values.shape == (n, n)
+
+
+# Reference policies.
+
+
+@pytest.fixture
+def reference():
+    """A reference policy of the tree, with equal and unequal probabilities."""
+    rng = np.random.default_rng(0)
+    table = np.zeros((TREE.n_states, TREE.n_actions))
+    table[TREE.src, TREE.act] = rng.uniform(0.1, 1.0, TREE.n_edges)
+    return table / table.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("gamma", [1e-300, 0.5, 0.95])
+def test_policy_without_other_rewards_is_the_reference_policy(reference, gamma):
+    mdp = add_edge_features(TREE.replace(gamma=gamma), policy_features(TREE, reference))
+    theta = np.append(np.zeros(TREE.n_features), 1.0)
+    np.testing.assert_allclose(MaxCausalEnt().policy(mdp, theta), reference, rtol=0, atol=1e-12)
+
+
+def test_rewards_are_relative_to_the_reference_policy(reference):
+    """The policy is pi_0 exp(r + gamma V) up to a factor per state, where V = log sum pi_0 exp(r + gamma V')."""
+    gamma, reward = 0.7, np.arange(7.0)
+    mdp = add_edge_features(TREE.replace(gamma=gamma), policy_features(TREE, reference))
+    V = np.zeros(7)
+    for _ in range(500):
+        weight = np.zeros_like(reference)
+        weight[TREE.src, TREE.act] = reference[TREE.src, TREE.act] * np.exp(gamma * V[TREE.dst])
+        V = reward + np.log(weight.sum(axis=1))
+    expected = weight / weight.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(MaxCausalEnt().policy(mdp, np.append(reward, 1.0)), expected, rtol=0, atol=1e-10)
+
+
+def test_reference_policy_must_allow_all_actions(reference):
+    reference[3, 0] = 0.0
+    with raises(InvalidParameter, parameter="policy", value=0.0, index=(3, 0)):
+        policy_features(TREE, reference)
+    with raises(InvalidParameter, parameter="policy", value=(7, 2)):
+        policy_features(TREE, reference[:, :2])

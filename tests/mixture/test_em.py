@@ -373,7 +373,7 @@ def test_a_subclass_with_its_own_likelihood_loses_the_statistics_of_its_parent()
 
 
 def test_verbose_writes_to_stderr_and_calls_progress(capsys, monkeypatch):
-    monkeypatch.setattr(estimator, "reporting", partial(_progress.reporting, every_s=0.0))
+    monkeypatch.setattr(estimator, "report_progress", partial(_progress.report_progress, every_s=0.0))
     seen = []
     fit_mixture(verbose=True, n_init=2, init="random", max_iter=3, progress=lambda *report: seen.append(report))
     written = capsys.readouterr()

@@ -49,9 +49,10 @@ def test_gradient_agrees_with_finite_differences(model: Any, grouped: bool) -> N
     problem = make_problem(model, WORLD.mdp, DEMOS, np.arange(40) // 3 if grouped else None)
     d, rng = WORLD.mdp.n_features, np.random.default_rng(0)
     objective = MarginalLikelihood(problem, 3, 1.0 + rng.random(d))
-    x = objective.pack(np.array([0.5, 0.2, 0.3]), -1.0 - rng.random((3, d)))
+    x = objective.pack(np.log([[1.0], [0.4], [0.6]]), -1.0 - rng.random((3, d)))
     value, gradient = objective.evaluate(x[None], np.array([0]))
-    rho, thetas = objective.unpack(x)
+    logits, thetas = objective.unpack(x)
+    rho = np.exp(logits[:, 0]) / np.exp(logits).sum()
     n = 14 if grouped else 40
     expected = (problem.e_step(rho, thetas, problem.allocate(3)).log_likelihood - problem.penalty(thetas)) / n
     np.testing.assert_allclose(value, -expected, rtol=1e-12)

@@ -45,7 +45,8 @@ def test_gradients_agree_with_finite_differences(model: Any) -> None:
     thetas[:, SHARED] = thetas[0, SHARED]
     marginal = MarginalLikelihood(problem, 3, scale, pooling)
     expected = ExpectedLikelihood(problem, rng.dirichlet(np.ones(3), 40), pooling, scale)
-    points = marginal.pack(np.array([0.5, 0.2, 0.3]), thetas), pooling.pack(thetas * scale)
+    logits = np.log([[0.5], [0.2], [0.3]]) - np.log(0.5)
+    points = marginal.pack(logits, thetas), pooling.pack(thetas * scale)
     assert [point.size for point in points] == [2 + 2 + 9, 2 + 9]
     for objective, x in zip((marginal, expected), points, strict=True):
         _, gradient = objective.evaluate(x[None], np.array([0]))
@@ -85,7 +86,7 @@ def test_errors_and_criteria_count_shared_rewards_once() -> None:
     # The covariance is the inverse of the Hessian of the penalised likelihood in the joint parameters.
     problem = mix._problem
     marginal = MarginalLikelihood(problem, 2, np.ones(3), Pooling(np.array([True, False, False])))
-    x = marginal.pack(mix.weights_, mix.thetas_)
+    x = marginal.pack(np.log(mix.weights_ / mix.weights_[0])[:, None], mix.thetas_)
     steps = 1e-4 * np.eye(x.size)
     rows = [marginal.evaluate((x + h)[None], None)[1][0] - marginal.evaluate((x - h)[None], None)[1][0] for h in steps]  # type: ignore[arg-type]
     hessian = len(case.demos) * np.array(rows) / 2e-4

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from limiirl import MDP, MLIRL, Agents, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble, SigmaGIRL
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.causal import stationary

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import (
     ConvergenceWarning,
     DegenerateIntentWarning,

@@ -122,7 +122,7 @@ def _address(contact: Path, scheduler: subprocess.Popen[bytes]) -> str:
     return ""
 
 
-def living(address: str) -> list[int]:
+def list_workers(address: str) -> list[int]:
     """The processes of the workers that answer."""
     from distributed import Client
 
@@ -133,7 +133,7 @@ def living(address: str) -> list[int]:
 def await_workers(address: str, workers: int) -> None:
     """Wait until so many workers answer; the scheduler may still count one that was killed a moment ago."""
     end = time.monotonic() + 120
-    while len(living(address)) < workers:
+    while len(list_workers(address)) < workers:
         assert time.monotonic() < end, f"fewer than {workers} workers after two minutes"
         time.sleep(0.1)
 
@@ -150,7 +150,7 @@ def await_work(address: str) -> None:
 
 
 @contextmanager
-def killing(address: str, times: int, seed: int, within: float = 0.3) -> Iterator[list[int]]:
+def kill_workers(address: str, times: int, seed: int, within: float = 0.3) -> Iterator[list[int]]:
     """Kill a random worker that has tasks, at random moments of the block, so many times; its nanny starts another.
 
     The list has the processes that were killed.

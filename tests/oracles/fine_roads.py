@@ -34,7 +34,7 @@ def grid_of(network: RoadNetwork, step_m: float) -> Grid:
     return Grid(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def driven_distance(network: RoadNetwork, grid: Grid) -> np.ndarray:
+def route_distance(network: RoadNetwork, grid: Grid) -> np.ndarray:
     """Metres (P, P) from each point to each other; inf to what lies behind on the own segment."""
     n = network.n_segments
     turns = sparse.csr_array((network.length_m[network.turn_from], (network.turn_from, network.turn_to)), shape=(n, n))
@@ -48,7 +48,7 @@ def posterior(
 ) -> Posterior:
     """Forward and backward over all points of a fine grid; to stand still is a matrix of its own."""
     grid = grid_of(network, step_m)
-    d = driven_distance(network, grid)
+    d = route_distance(network, grid)
     g = np.hypot(*(grid.xy[:, None] - grid.xy).transpose(2, 0, 1))
     variance = settings.sigma_m**2
     emission = np.exp(-0.5 * ((grid.xy[None] - fixes[:, None]) ** 2).sum(axis=2) / variance) / (2 * np.pi * variance)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from limiirl import MDP, Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.irl.causal.problem import DecisionCounts
 from tests.oracles.gpu_cases import Case, assert_same
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from limiirl.switching import DwellTimes, Segments, SwitchingGraph
+from limiirl.demos import Groups
+from limiirl.switching import DwellTimes, GroupDynamics, Segments, SwitchingGraph
 from limiirl.switching.dynamics import expected_dwell_times, stationary_shares
 
 
@@ -46,3 +47,23 @@ def test_graph_of_switches():
     frame = graph.to_frame()
     assert frame[["from", "to"]].values.tolist() == [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]
     assert frame["switches"].tolist() == [6.0, 3.0, 4.0, 0.0, 0.0, 5.0]
+
+
+def test_group_without_switches_has_a_finite_dwell_time_and_one_without_the_intent_has_none():
+    # Intent 0: 50 transitions in group a without a switch, 40 in b with 4 switches. Intent 1 occurs in b only.
+    transitions = np.array([[[50.0, 0.0], [0.0, 0.0]], [[36.0, 4.0], [4.0, 16.0]]])
+    dynamics = GroupDynamics(Groups.from_labels(["a", "b"], 2), transitions.sum(axis=2), transitions)
+    pooled = 90 / 4, 20 / 4
+    expected = [[50 + pooled[0], np.nan], [(40 + pooled[0]) / 5, (20 + pooled[1]) / 5]]
+    np.testing.assert_allclose(dynamics.dwell_times, expected, rtol=1e-14)
+    np.testing.assert_allclose(dynamics.switching_rate, [0.0, 100 * 8 / 60], rtol=1e-14)
+    np.testing.assert_allclose(dynamics.shares, [[1.0, 0.0], [2 / 3, 1 / 3]], rtol=1e-14)
+    frame = dynamics.to_frame()
+    assert frame["group"].tolist() == ["a", "b"]
+    assert frame.shape == (2, 6)
+
+
+def test_group_of_recordings_of_one_step_has_no_switching_rate():
+    dynamics = GroupDynamics(Groups.from_labels(None, 1), np.array([[2.0, 1.0]]), np.zeros((1, 2, 2)))
+    assert np.isnan(dynamics.switching_rate).all()
+    assert np.isnan(dynamics.dwell_times).all()

@@ -10,6 +10,7 @@ from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
 from limiirl.switching import Segments
 from tests.helpers import raises
 from tests.oracles.switching import Sequences, emission_tables, random_problem
+from tests.switching.test_estimator import switch
 
 KINDS = ("homogeneous", "state", "covariates")
 
@@ -74,6 +75,67 @@ def test_expected_counts_equal_those_of_the_enumeration(problem):
             occupancy[state] += row
     np.testing.assert_allclose(sw.occupancy(problem.demos, problem.covariates), occupancy, rtol=0, atol=1e-12)
     np.testing.assert_allclose(sw.shares_, occupancy.sum(axis=0) / occupancy.sum(), rtol=0, atol=1e-12)
+
+
+def test_counts_of_groups_equal_those_of_the_enumeration(problem):
+    sw, sequences = fix_parameters(problem), problem.enumerate()
+    dynamics = sw.group_dynamics(problem.demos, ["x", "y", "x"], problem.covariates)
+    assert dynamics.groups.names.tolist() == ["x", "y"]
+    for g, own in enumerate([[0, 2], [1]]):
+        pairs = sum(sequences[i].pairs().sum(axis=0) for i in own)
+        steps = sum(sequences[i].smooth().sum(axis=0) for i in own)
+        np.testing.assert_allclose(dynamics.transitions[g], pairs, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(dynamics.steps[g], steps, rtol=0, atol=1e-12)
+    alone = sw.group_dynamics(problem.demos, covariates=problem.covariates)
+    np.testing.assert_allclose(alone.steps.sum(axis=1), problem.demos.lengths - 1, rtol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Eight animals with two recordings each; the last four switch more often."""
+    mdp, slow, _ = switch(0, n_demos=8, length=150, stay=0.98)
+    _, fast, _ = switch(1, n_demos=8, length=150, stay=0.85)
+    demos = (slow + fast).replace(groups=np.repeat(np.arange(8), 2))
+    return SwitchingMixture(2, MaxCausalEnt(ridge=1e-4), random_state=0).fit(mdp, demos), demos
+
+
+class TestCompareGroups:
+    def test_a_difference_in_switching_is_significant(self, fitted):
+        sw, demos = fitted
+        result = sw.compare_groups(demos, condition=np.repeat(["slow", "fast"], 8))
+        rows = {row.quantity: row for row in result.rows}
+        assert (rows["switches per 100 steps"].n_first, rows["switches per 100 steps"].n_second) == (4, 4)
+        assert rows["switches per 100 steps"].p == pytest.approx(2 / 70)
+        assert rows["switches per 100 steps"].mean_first > 2 * rows["switches per 100 steps"].mean_second
+        assert rows["dwell time, intent 0"].difference < 0.0
+        assert rows["share of steps, intent 0"].p > 0.05
+        assert result.groups == tuple("01234567")
+
+    def test_condition_can_be_a_mapping_and_groups_can_be_given(self, fitted):
+        sw, demos = fitted
+        one = sw.compare_groups(demos, condition=np.repeat(["slow", "fast"], 8), correction="none")
+        animals = np.array(list("abcdefgh"))[demos.groups]
+        two = sw.compare_groups(demos, animals, dict(zip("abcdefgh", ["slow"] * 4 + ["fast"] * 4, strict=True)))
+        assert [row.p for row in one.rows] == [row.p for row in two.rows]
+
+    def test_recordings_are_the_units_without_groups(self, fitted):
+        sw, demos = fitted
+        result = sw.compare_groups(demos.replace(groups=None), condition=np.repeat([0, 1], 8))
+        assert {row.n_first for row in result.rows} == {8}
+
+    def test_errors(self, fitted):
+        sw, demos = fitted
+        with raises(InvalidDemos, parameter="condition", value="b", index=1):
+            sw.compare_groups(demos, condition=["a", "b"] * 8)
+        with raises(InvalidParameter, parameter="condition", value=7):
+            sw.compare_groups(demos, condition=dict.fromkeys(range(7), "a"))
+        with raises(InvalidDemos, parameter="condition"):
+            sw.compare_groups(demos)
+        with raises(InvalidDemos, parameter="condition"):
+            sw.compare_groups(demos, condition=["a"])
+        single = SwitchingMixture(1).fit(sw.mdp_, demos)
+        with raises(InvalidParameter, parameter="n_intents", value=1):
+            single.compare_groups(demos, condition=np.repeat([0, 1], 8))
 
 
 def test_equal_sequences_are_resolved_towards_the_smallest_intent():

@@ -150,7 +150,7 @@ class TestGroups:
         np.testing.assert_allclose(clustered.transition / plain.transition, 1.0, atol=0.25)
 
     def test_scores_of_groups_sum_to_the_score(self):
-        from limiirl.demos.groups import Groups
+        from limiirl.demos import Groups
         from limiirl.switching.information import group_scores
 
         problem = random_problem(14, "state", 2, lengths=(2, 6, 3, 5))

@@ -109,3 +109,9 @@ def test_more_intents_than_distinct_windows():
     parameters = own.begin(np.random.default_rng(0), first=True)
     assert np.isfinite(parameters.thetas).all()
     np.testing.assert_allclose(parameters.initial.sum(), 1.0, rtol=1e-12)
+
+
+def test_one_intent_needs_no_clusters(data, monkeypatch):
+    monkeypatch.delattr("limiirl.switching.init.kmeans")
+    start = starts(data, "kmeans", K=1).begin(np.random.default_rng(0), first=True)
+    assert start.thetas.shape[0] == start.initial.size == 1

@@ -8,8 +8,8 @@ import pytest
 
 from limiirl import Demonstrations, MaxCausalEnt, SwitchingMixture, select_intents, select_switching
 from limiirl.baselines import MarkovChain, NGram, Uniform
-from limiirl.demos.groups import Groups
-from limiirl.errors import InvalidParameter
+from limiirl.demos import Groups
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
 from limiirl.switching import SwitchingRow
 from limiirl.switching.selection import SwitchingSelectionProblem, _folds, mean_per_step, recommend_setting
@@ -229,6 +229,11 @@ class TestInvalid:
     def test_switching_ridges_without_use(self, data):
         with raises(InvalidParameter, parameter="switching_ridges"):
             select(data, switching_ridges=[1.0])
+
+    def test_recordings_of_one_state(self, data):
+        mdp, demos, _ = data
+        with raises(InvalidDemos, parameter="demos", value=1, index=8):
+            select((mdp, demos + Demonstrations.from_lists([[3]], [[]]), None))
 
     def test_given_init(self, data):
         with raises(InvalidParameter, parameter="init"):

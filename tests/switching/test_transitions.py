@@ -1,14 +1,11 @@
 """The M-step of the transition model: gradients, optima, and checks of covariates."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import ChainCounts
-from limiirl.switching.transitions import Covariates, Design, LogitObjective, Logits, fit_logits, transition_table
-from tests.helpers import raises
+from limiirl.switching.transitions import Design, LogitObjective, Logits, fit_logits, transition_table
 from tests.oracles.switching import transition_rows
 
 K, M = 3, 7
@@ -114,44 +111,3 @@ def test_one_intent_is_kept_as_it_is():
     counts = ChainCounts(0.0, np.ones((1, 1)), *(np.ones((1, 1)),) * 3, np.ones((1, 1)), -1)
     start = Logits(np.zeros((1, 1)), np.zeros((1, 2)))
     assert fit_logits(Design.by_covariates(np.ones((1, 2))), counts, start, 1.0) is start
-
-
-class TestCovariates:
-    def read(self, given, n=3):
-        keep = np.array([True, True, False, True, False])
-        return Covariates.of(given, n, 5, keep)
-
-    def test_rows_of_states_without_decision_are_dropped(self):
-        values = np.arange(10.0).reshape(5, 2)
-        np.testing.assert_array_equal(self.read(values).values, values[[0, 1, 3]])
-        np.testing.assert_array_equal(self.read(values[:3]).values, values[:3])
-
-    def test_names_are_those_of_the_frame(self):
-        checked = self.read(pd.DataFrame({"light": [0.0, 1.0, 0.0], "hour": [1, 2, 3]}))
-        assert checked.names == ("light", "hour")
-        assert self.read(np.zeros(3)).names == ("covariate 0",)
-
-    def test_scale(self):
-        scale = self.read(np.array([[1.0, 0.0], [3.0, 0.0], [5.0, 3.0]])).measure()
-        np.testing.assert_allclose(scale.mean, [3.0, 1.0], rtol=1e-15)
-        np.testing.assert_allclose(scale.scale, [np.sqrt(8 / 3), np.sqrt(2.0)], rtol=1e-15)
-
-    @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_gap_raises_with_its_position(self, bad):
-        with raises(InvalidParameter, parameter="covariates", value=bad, index=(2, 1)):
-            self.read(np.array([[1.0, 0.0], [3.0, 0.0], [5.0, bad]]))
-
-    def test_constant_column_raises_with_its_position(self):
-        with raises(InvalidParameter, parameter="covariates", value=0.1, index=(0, 1)):
-            self.read(np.array([[1.0, 0.1], [3.0, 0.1], [5.0, 0.1]])).measure()
-
-    @pytest.mark.parametrize("shape", [(4, 1), (3, 0), (3, 1, 1), (0, 2)])
-    def test_wrong_shape_raises(self, shape):
-        with raises(InvalidParameter, parameter="covariates", value=shape):
-            self.read(np.zeros(shape))
-
-    def test_missing_and_text_raise(self):
-        with raises(InvalidParameter, parameter="covariates"):
-            self.read(None)
-        with raises(InvalidParameter, parameter="covariates"):
-            self.read(np.array([["a"], ["b"], ["c"]]))

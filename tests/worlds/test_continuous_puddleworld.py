@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 
 from limiirl.demos import Agents
 from limiirl.errors import ConvergenceWarning, InvalidParameter
-from limiirl.irl.sigma_girl.policy_gradient import jacobians
+from limiirl.irl.sigma_girl.likelihood import jacobians
 from limiirl.worlds import WORLDS, ContinuousPuddleWorld, continuous_puddleworld
 from limiirl.worlds.continuous_puddleworld import (
     HORIZON,

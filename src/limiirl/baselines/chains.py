@@ -56,7 +56,7 @@ class LevelCounts(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Counts (levels, n) at n decisions: `own` of the decision's event in its context, `total` of all its events."""
+    """Counts (levels, n) of the contexts of n decisions: `own` of the observed event, `total` over all events."""
 
     own: FloatArray
     total: FloatArray
@@ -100,7 +100,7 @@ class _Chain(Baseline):
         return LevelCounts(keys, counts.astype(np.float64), sums.astype(np.float64))
 
     def _choose(self, numbers: list[IntArray], events: Events) -> FloatArray:
-        """Return the concentration of each level, chosen to maximise the likelihood of left-out demonstrations."""
+        """Return the concentration of each level, chosen by cross-validation."""
         fold = events.demo
         if fold[-1] == 0:  # divide the single demonstration into folds
             fold = np.arange(fold.size) * _FOLDS // fold.size

@@ -16,12 +16,12 @@ from limiirl.mdp import MDP
 
 # Discount that is 0 in effect; `MDP` requires a positive discount.
 _NO_DISCOUNT = float(np.finfo(np.float64).tiny)
-# Ridge if there are too few demonstrations to leave some out; one in _LEFT_OUT is left out to choose the ridge.
+# Ridge if there are too few demonstrations for validation; otherwise, every fifth demonstration is held out.
 _FALLBACK, _LEFT_OUT = 0.01, 5
 
 
 def as_one_step(mdp: MDP) -> MDP:
-    """Return the MDP with a discount of 0 in effect, and with the features of next states as edge features."""
+    """Return an MDP in which planning is equivalent to discount 0: state features become features of the edges."""
     if mdp.state_features is None:
         return mdp.replace(gamma=_NO_DISCOUNT)
     n, m = mdp.n_state_features, mdp.n_action_features
@@ -47,7 +47,7 @@ class BehaviourCloning(Baseline):
     ----------
     ridge : float, optional
         Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood per step. By
-        default, the coefficient maximises the likelihood of a left-out fifth of the demonstrations.
+        default, the coefficient maximises the likelihood of a held-out fifth of the demonstrations.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The decisions of demonstrations as events, and the base class of the baselines."""
+"""Actions or next states as the events to predict, and the base class of the baselines."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class HMM(Baseline):
     order : int
         Number of states of a context, including the current state.
     concentration : float, optional
-        The value alpha. By default, it maximises the likelihood of a left-out fifth of the demonstrations.
+        The value alpha. By default, it maximises the likelihood of a held-out fifth of the demonstrations.
     n_init : int
         Number of random initialisations; the result with the highest likelihood is kept.
     window : int

@@ -69,6 +69,7 @@ def demo(
 
 add_command(app, demo, "demo --demos 300 --seed 7", show_help=False)
 add_command(app, mixtures.fit, "fit demos.parquet --mdp town.npz --intents 3 --out intents")
+add_command(app, mixtures.switch, "switch recordings.csv --intents 3 --by-group --report page --out intents")
 add_command(app, mixtures.predict, "predict intents new_demos.parquet --out labels.csv")
 add_command(app, mixtures.evaluate, "evaluate intents test_demos.parquet --truth truth.json")
 add_command(app, mixtures.select, "select demos.parquet --mdp town.npz --max-intents 6 --plot criteria.png")
@@ -80,7 +81,13 @@ add_command(app, reproduce.report, "report run --out report")
 
 
 # Options whose name differs from that of the parameter in the library.
-_SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels", "name": "model"}
+_SYNONYMS = {
+    "random_state": "seed",
+    "zones": "mask",
+    "label": "labels",
+    "name": "model",
+    "covariates": "step_covariates",
+}
 # Parameters that several options may set; the option is identified by its value.
 _PATHS = ("path", "folder")
 _show_other_warnings = warnings.showwarning
@@ -161,7 +168,7 @@ _GRACE_S = 3.0
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Return a context in which an interrupt raises KeyboardInterrupt, or ends the process if compiled code is running.
+    """Return a context manager in which an interrupt raises KeyboardInterrupt, or ends the process in compiled code.
 
     Python runs signal handlers only between bytecode instructions of the main thread, so that compiled code delays
     them. A second thread waits for the signal, and ends the process with exit code 130 if the handler has not run after

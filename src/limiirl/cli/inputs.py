@@ -4,21 +4,26 @@ import ast
 import contextlib
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from limiirl.cli.options import echo
-from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
-    from limiirl import MDP, BayesianIntentMixture, IntentMixture
+    from limiirl import MDP, BayesianIntentMixture, IntentMixture, SwitchingMixture
     from limiirl.report import Report
 
 
-_Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
+_Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture", "SwitchingMixture")
 # The only model that is fitted to `Agents`.
 _AGENT_MODEL = "SigmaGIRL"
 _CAUSAL_DISCOUNT = 0.99
+# Largest number of intents of --intents.
+_MOST_INTENTS = 1000
+# Column with the number of each row of a table.
+_ROW = "row number"
 # Parameters that --set does not accept, because they have their own options or cannot be written as text.
 _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verbose")
 
@@ -177,6 +182,19 @@ def parse_columns(text: str | None) -> dict[str, str] | None:
     return columns
 
 
+def parse_numbers(text: str) -> list[int]:
+    """Parse the value of --intents: a number, or a range such as 1-6.
+
+    >>> parse_numbers("3"), parse_numbers("1-4")
+    ([3], [1, 2, 3, 4])
+    """
+    first, dash, last = text.partition("-")
+    ends = [part.strip() for part in ((first, last) if dash else (first, first))]
+    if all(part.isdecimal() for part in ends) and 1 <= int(ends[0]) <= int(ends[1]) <= _MOST_INTENTS:
+        return list(range(int(ends[0]), int(ends[1]) + 1))
+    raise InvalidParameter.of("n_intents", text, "must be a positive number, or a range such as 1-6")
+
+
 def read_state_table(path: Path) -> Any:
     """Read the table of --state-features."""
     from limiirl.demos import read_table
@@ -184,6 +202,18 @@ def read_state_table(path: Path) -> Any:
     table = read_table(check_exists(path))
     if table is None:
         raise InvalidFile.at(path, "must have one row per state; it contains demonstrations.")
+    return table
+
+
+def read_covariates(path: Path | None) -> Any:
+    """Read the table of --covariates, or return None."""
+    from limiirl.demos import read_table
+
+    if path is None:
+        return None
+    table = read_table(check_exists(path))
+    if table is None or not {"demo", "group"} & set(table.column_names):
+        raise InvalidFile.at(path, "must be a table with a column demo or group, and one column per covariate.")
     return table
 
 
@@ -198,6 +228,62 @@ def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
             value=True,
         )
     return demos.groups
+
+
+def read_labelled(path: Path, column: str, columns: str | None, cut: int | None, option: str = "labels") -> Any:
+    """Read demonstrations whose labels are the values of a column, which is constant within a demonstration."""
+    from limiirl import Demonstrations
+    from limiirl.demos import read_table
+
+    if path.suffix == ".npz":
+        raise InvalidFile(
+            f"--{option} {column} requires demonstrations, but {path} contains agents. Omit --{option}.",
+            parameter=option,
+            value=column,
+        )
+    sources = (parse_columns(columns) or {}) | {"label": column}
+    table = read_table(check_exists(path), sources)
+    if table is None:  # written by Demonstrations.to_parquet, not a table of steps
+        demos = Demonstrations.from_file(path)
+        given = {name: v for name, v in (("label", demos.labels), ("group", demos.groups)) if v is not None}
+        if column in given:
+            demos = demos.replace(labels=given[column])
+            return demos if cut is None else demos.cut(cut)
+        names = ", ".join(given) or "neither label nor group"
+    elif column in table.column_names:
+        try:
+            demos = Demonstrations.from_frame(table, sources)
+        except InvalidDemos as error:
+            if error.parameter != "label":
+                raise
+            message = str(error).replace("'label'", repr(column))
+            raise InvalidDemos(message, parameter=option, value=error.value, index=error.index) from None
+        return demos if cut is None else demos.cut(cut)
+    else:
+        names = ", ".join(table.column_names)
+    raise InvalidFile.of(option, column, f"must be a column of {path}; the file has {names}")
+
+
+def read_step_covariates(path: Path, names: Sequence[str], columns: str | None) -> "dict[str, Any] | None":
+    """Read columns of a table of steps, in the order of the states of its demonstrations; None without names."""
+    import pyarrow as pa
+
+    from limiirl import Demonstrations
+    from limiirl.demos import read_table
+
+    if not names:
+        return None
+    sources = parse_columns(columns) or {}
+    table = read_table(check_exists(path), sources)
+    present = [] if table is None else table.column_names
+    absent = [name for name in names if name not in present]
+    if absent:
+        listed = ", ".join(present) or "not known, because it was written by Demonstrations.to_parquet"
+        raise InvalidFile.of("step_covariates", absent[0], f"must be a column of {path}; its columns are {listed}")
+    # In the order of the demonstrations, the states are the numbers of the rows.
+    numbered = table.append_column(_ROW, pa.array(range(table.num_rows)))
+    rows = Demonstrations.from_frame(numbered, sources | {"state": _ROW}).states
+    return {name: table[name].to_numpy()[rows] for name in names}
 
 
 def make_mixture(n_intents: int, model: Any, settings: list[str], **parameters: Any) -> "IntentMixture":
@@ -237,17 +323,18 @@ def _parse(text: str) -> Any:
         return text
 
 
-def check_target(folder: Path | None, *inputs: Path | None) -> None:
+def check_target(folder: Path | None, *inputs: Path | None, switching: bool = False) -> None:
     """Raise, before a fit, if its mixture cannot be saved in a folder; see `_check_output`."""
     if folder is not None:
         from limiirl.mixture import check_target as check
+        from limiirl.switching import check_target as check_switching
 
         _check_output(folder, "out", inputs)
-        check(folder)
+        (check_switching if switching else check)(folder)
 
 
 def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") -> None:
-    """Raise, before a computation, if its report cannot be written to a folder; see `_check_output`."""
+    """Raise if a report cannot be written to a folder; called before the computation."""
     if folder is not None:
         from limiirl.report import check_folder
 
@@ -256,7 +343,7 @@ def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") 
 
 
 def check_file(out: Path | None, *inputs: Path | None, option: str = "out") -> None:
-    """Raise, before a computation, if its output file cannot be written; see `_check_output`."""
+    """Raise if an output file cannot be written; called before the computation."""
     if out is None:
         return
     _check_output(out, option, inputs)

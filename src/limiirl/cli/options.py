@@ -38,6 +38,15 @@ StateFeatures = Annotated[
         help="Parquet or CSV file with one row per state: its name (state), and features (numbers, booleans or text).",
     ),
 ]
+Covariates = Annotated[
+    Path | None,
+    typer.Option(
+        "--covariates",
+        metavar="TABLE",
+        help="Parquet or CSV file with one row per demonstration (column demo) or group (column group), and covariates "
+        "(numbers, booleans or text) of the mixture weights.",
+    ),
+]
 Cut = Annotated[
     int | None,
     typer.Option("--cut", metavar="N", help="Cut long recordings into pieces of at most N steps.", min=1),
@@ -51,6 +60,27 @@ Gamma = Annotated[
     typer.Option(help="Discount factor of the estimated MDP. [default: 0.99 for MaxCausalEnt and MLIRL, otherwise 1]"),
 ]
 NIntents = Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")]
+Numbers = Annotated[
+    str, typer.Option("--intents", "-k", metavar="K", help="Number of intents, or a range to compare, such as 1-6.")
+]
+Switching = Annotated[
+    str,
+    typer.Option(help="What the probabilities of switching depend on: homogeneous (the intent only), or state."),
+]
+StepCovariates = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN,...", help="Columns on which the probabilities of switching depend; replaces --switching."
+    ),
+]
+Condition = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Compare groups by this column, such as their treatment."),
+]
+SegmentsFile = Annotated[
+    Path | None,
+    typer.Option("--segments", metavar="FILE", help="Output file (.csv or .parquet) with one row per segment."),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -73,7 +103,7 @@ ByGroup = Annotated[bool, typer.Option("--by-group", help="Assign one intent per
 FoldByGroup = Annotated[bool, typer.Option("--fold-by-group", help="Keep each group within one fold.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 MixtureOut = Annotated[Path, typer.Option("--out", "-o", help="Output folder of the fitted mixture.")]
-MixtureFolder = Annotated[Path, typer.Argument(metavar="MIXTURE", help="Folder written by `limiirl fit`.")]
+MixtureFolder = Annotated[Path, typer.Argument(metavar="MIXTURE", help="Folder written by `limiirl fit` or `switch`.")]
 Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="Road network written by `limiirl roads build`.")]
 MatchesFile = Annotated[Path, typer.Argument(metavar="MATCHES", help="Matched trips written by `limiirl roads match`.")]
 Styles = Annotated[Path, typer.Argument(metavar="STYLES", help="Folder written by `limiirl roads fit`.")]

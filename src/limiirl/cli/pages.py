@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_exists, check_page, get_groups, read_demos
+from limiirl.cli.inputs import (
+    check_exists,
+    check_page,
+    get_groups,
+    read_covariates,
+    read_demos,
+    read_labelled,
+    read_step_covariates,
+)
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 
@@ -27,13 +35,13 @@ _HEADER = "mixture.json"
 
 
 def check_report(folder: Path | None, *inputs: Path | None) -> None:
-    """Raise, before a computation, if the report cannot be written to a folder; see `check_page`."""
+    """Raise if the report cannot be written to a folder; called before the computation."""
     check_page(folder, *inputs, option="report")
 
 
 @contextmanager
-def recording() -> Iterator[list[str]]:
-    """Return a context that collects the messages of limiirl's warnings, which are also shown as usual."""
+def record_warnings() -> Iterator[list[str]]:
+    """Return a context manager that collects the messages of limiirl's warnings; they are also shown as usual."""
     messages: list[str] = []
     show = warnings.showwarning
 
@@ -55,10 +63,12 @@ def write_page(
     """Write the report on a mixture and print its path to stderr; do nothing if `folder` is None."""
     if folder is None:
         return
-    from limiirl.report.intents import write_intents
+    from limiirl import SwitchingMixture
+    from limiirl.report.intents import write_intents, write_switching
 
+    write = write_switching if isinstance(mixture, SwitchingMixture) else write_intents
     with show_progress("page") as progress:
-        path = write_intents(mixture, folder, demos, progress, groups=groups, command=command_line(context), **options)
+        path = write(mixture, folder, demos, progress, groups=groups, command=command_line(context), **options)
     echo(f"Report: {path}", err=True)
 
 
@@ -67,10 +77,12 @@ def command_line(context: typer.Context) -> str:
     return shlex.join(["limiirl", *(context.obj or [])])
 
 
-def describe_data(demos: Path, out: Path, columns: str | None, cut: int | None, by_group: bool) -> dict[str, Any]:
+def describe_data(
+    demos: Path, out: Path, columns: str | None, cut: int | None, by_group: bool, **more: str | None
+) -> dict[str, Any]:
     """Return the path of a file relative to the folder of a mixture, its checksum, and the options that read it."""
     path = os.path.relpath(os.path.realpath(demos), os.path.realpath(out))
-    return {"path": path, "sha256": _sha256(demos), "columns": columns, "cut": cut, "by_group": by_group}
+    return {"path": path, "sha256": _sha256(demos), "columns": columns, "cut": cut, "by_group": by_group} | more
 
 
 def _sha256(path: Path) -> str:
@@ -81,7 +93,7 @@ def _sha256(path: Path) -> str:
 def find_data(folder: Path, recorded: dict[str, Any] | None) -> tuple[Path | None, str]:
     """Return the file that a mixture was fitted to, or None and the reason if it is not available."""
     if recorded is None:
-        return None, "The mixture does not contain its data."
+        return None, "The mixture was not fitted to a file."
     path = Path(os.path.normpath(Path(os.path.realpath(folder)) / recorded["path"]))
     if not path.is_file():
         return None, f"The mixture was fitted to {path}, which does not exist."
@@ -103,37 +115,66 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     columns: str | None,
     cut: int | None,
     by_group: bool,
+    covariates: Path | None,
     coordinates: Path | None,
     as_json: bool,
 ) -> None:
     """Write the report on a saved mixture; see `limiirl report`."""
-    from limiirl import IntentMixture
-    from limiirl.report.intents import merge_previous, write_intents
+    from limiirl import IntentMixture, SwitchingMixture
+    from limiirl.report.intents import merge_previous, write_intents, write_switching
+    from limiirl.switching import is_saved
 
     target = Path(f"{os.path.normpath(folder)}-report") if out is None else out
-    check_report(target, folder, demos, coordinates)
-    mixture = IntentMixture.load(folder)
-    reason = ""
+    check_report(target, folder, demos, coordinates, covariates)
+    switching = is_saved(folder)
+    mixture: Any = (SwitchingMixture if switching else IntentMixture).load(folder)
+    reason, recorded, more = "", mixture.data_file_, dict[str, Any]()
     if demos is None:
-        demos, reason = find_data(folder, mixture.data_file_)
-        if demos is not None and mixture.data_file_ is not None:
+        demos, reason = find_data(folder, recorded)
+        if demos is not None and recorded is not None:
             check_report(target, demos)
-            columns, cut = columns or mixture.data_file_["columns"], cut or mixture.data_file_["cut"]
-            by_group = by_group or mixture.data_file_["by_group"]
+            columns, cut = columns or recorded["columns"], cut or recorded["cut"]
+            by_group = by_group or recorded["by_group"]
+    if switching:
+        check_uncut(cut)
+        condition = None if recorded is None else recorded["condition"]
+        if demos is not None:
+            more = read_step_columns(mixture, demos, columns) | read_condition(demos, condition, columns)
     data = None if demos is None else read_demos(demos, columns, cut)
     grouped = by_group or (data is not None and mixture.groups_ is not None)
     groups = None if data is None else get_groups(data, grouped)
     xy = None if coordinates is None else read_coordinates(coordinates, merge_previous(mixture.mdp_)[0])
+    more |= {"groups": groups, "coordinates": xy, "command": command_line(context)}
     with show_progress("page") as progress:
-        path = write_intents(
-            mixture, target, data, progress, groups=groups, coordinates=xy, command=command_line(context)
-        )
+        if not switching:
+            more["covariates"] = read_covariates(covariates)
+        path = (write_switching if switching else write_intents)(mixture, target, data, progress, **more)
     if as_json:
         echo(json.dumps({"report": str(path)}))
         return
     echo(f"Report: {path}")
     if data is None:
         echo(f"{reason} Pass --demos FILE for errors, trajectories and visits.", err=True)
+
+
+def read_step_columns(mixture: Any, demos: Path, columns: str | None) -> dict[str, Any]:
+    """Return the argument `covariates` of methods of a `SwitchingMixture`, read from a table of steps."""
+    names = () if mixture.covariates_ is None else mixture.covariates_.columns
+    return {"covariates": read_step_covariates(demos, names, columns)}
+
+
+def read_condition(demos: Path, column: str | None, columns: str | None) -> dict[str, Any]:
+    """Return the argument `condition` of reports on a `SwitchingMixture`; empty without a column."""
+    if column is None:
+        return {}
+    return {"condition": read_labelled(demos, column, columns, None, "condition").labels}
+
+
+def check_uncut(cut: int | None) -> None:
+    """Raise if --cut is set for a mixture of intents that switch within recordings."""
+    if cut is not None:
+        rule = "cannot be combined with intents that switch within recordings"
+        raise InvalidParameter.of("cut", cut, rule, remedy="Omit --cut: each recording is used as a whole.")
 
 
 def read_coordinates(path: Path, mdp: "MDP | None") -> Any:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from limiirl._io import atomic_write
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page
-from limiirl.cli.options import AsJson, ByGroup, Columns, Cut, Scheduler, Workers, echo, resolve_executor
+from limiirl.cli.options import AsJson, ByGroup, Columns, Covariates, Cut, Scheduler, Workers, echo, resolve_executor
 from limiirl.cli.pages import is_mixture, report_mixture
 from limiirl.cli.roads_inputs import read_matched
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -51,6 +52,15 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(help="For drivers: training trips per split. [default: 1000; 400 in the synthetic city]"),
     ] = None,
     device: Annotated[str | None, typer.Option(help="For drivers: device (cpu, gpu or auto). [default: cpu]")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="For rivals: folder with the folders swirl_labyrinth, swirl_gridworld, ...")
+    ] = None,
+    part: Annotated[
+        list[str] | None, typer.Option(help="For rivals: labyrinth, gridworld or mice; repeatable. [default: all]")
+    ] = None,
+    select: Annotated[
+        bool, typer.Option("--select", help="For rivals: repeat the selection of the settings of our methods.")
+    ] = False,
     workers: Workers = None,
     executor: Annotated[
         str | None, typer.Option(help="Executor: local (processes) or dask. [default: local; none for drivers]")
@@ -67,12 +77,20 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     Further: beyond-models, beyond-elements, beyond-wind
     Groups:  all (paper), beyond (further), models (boxplots, mlirl, sigma-girl)
     Drivers: drivers (the driver experiment; cannot be combined with other studies)
+    Rivals:  rivals (published methods on their own data; requires --data; cannot be combined with other studies)
 
     Without --network and --matches, the driver experiment uses a synthetic city. To resume an interrupted run, run the
     same command again.
     """  # noqa: D301 (the escape keeps the line breaks of the help)
     # `resolve_executor` raises before the folder is created.
     run = _Run(out, resolve_executor(executor, workers, scheduler), retry_failed, report, as_json)
+    if studies == ["rivals"]:
+        _reproduce_rivals(run, data, part or [], " ".join(["limiirl", *context.obj]), select=select)
+        return
+    for name, given in (("data", data), ("part", part), ("select", select or None)):
+        if given is not None:
+            rule = "applies to `limiirl reproduce rivals` only"
+            raise InvalidParameter.of(name, str(given), rule, remedy=f"Omit --{name}.")
     if studies == ["drivers"]:
         _reproduce_drivers(run, network, matches, {"n_splits": repeats, "n_train": train, "device": device})
         return
@@ -80,14 +98,15 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         if value is not None:
             rule = "applies to `limiirl reproduce drivers` only"
             raise InvalidParameter.of(name, str(value), rule, remedy=f"Omit --{name}.")
-    if "drivers" in studies:
-        others = " ".join(name for name in studies if name != "drivers")
-        raise InvalidParameter(
-            f"STUDY cannot combine drivers with other studies; got {' '.join(studies)}. Run `limiirl reproduce "
-            f"drivers` and `limiirl reproduce {others}` separately.",
-            parameter="studies",
-            value="drivers",
-        )
+    for single in ("drivers", "rivals"):
+        if single in studies:
+            others = " ".join(name for name in studies if name != single)
+            raise InvalidParameter(
+                f"STUDY cannot combine {single} with other studies; got {' '.join(studies)}. Run `limiirl reproduce "
+                f"{single}` and `limiirl reproduce {others}` separately.",
+                parameter="studies",
+                value=single,
+            )
     # Reports are published, so they must not contain the address of a cluster.
     words = [word.replace(scheduler, "ADDRESS") if scheduler else word for word in context.obj]
     _reproduce_studies(run, studies, repeats, words)
@@ -147,9 +166,53 @@ def _reproduce_drivers(
         raise typer.Exit(1)
 
 
+def _reproduce_rivals(run: _Run, data: Path | None, names: list[str], command: str, *, select: bool) -> None:
+    """Run the trials that are missing from the run folder, print the scores, and write the page."""
+    from limiirl.experiments.rivals import RIVAL_PARTS, choose_parts, run_rivals
+    from limiirl.report import write
+    from limiirl.report.rivals import format_rivals, rivals_report
+
+    if data is None:
+        folders = ", ".join(part.folder for part in RIVAL_PARTS.values())
+        message = f"data is required for `limiirl reproduce rivals`. Pass --data with the folder of {folders}."
+        raise InvalidParameter(message, parameter="data")
+    parts = choose_parts(names, RIVAL_PARTS)
+    check_page(run.out / "report" if run.report else None)
+    with _interruptible(), show_progress("rivals", every_s=0.0) as progress:
+        results, counts = run_rivals(
+            parts, data, run.out, select=select, retry_failed=run.retry_failed, progress=progress
+        )
+    _report_failures(counts)
+    page = None
+    if run.report:
+        page = write(rivals_report(results, command.replace(str(data), "FOLDER")), run.out / "report")
+        for part in results:
+            with atomic_write(run.out / "report" / f"{part.part.name}.csv") as scratch:
+                scratch.write_text(part.to_csv())
+    if run.as_json:
+        rows = {part.part.name: [asdict(row) for row in part.rows()] for part in results}
+        goals = {
+            part.part.name: [{"goal": g.text, "value": value, "reached": ok} for g, value, ok in part.goals()]
+            for part in results
+        }
+        plain = {name: [_without_nan(row) for row in own] for name, own in rows.items()}
+        echo(json.dumps(_count_trials(counts) | {"scores": plain, "goals": goals, "report": page and str(page)}))
+    else:
+        lines = [format_rivals(results), "", _summarise_counts(counts)]
+        echo("\n".join(lines + ([] if page is None else [f"Report: {page}"])))
+    if counts.failures:
+        raise typer.Exit(1)
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
+    }
+
+
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Return a context that converts an interrupt to a message and exit code 130."""
+    """Return a context manager that converts an interrupt to a message and exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -218,7 +281,6 @@ def _read_drivers(
 
 
 def _write_drivers(data: DriverData, results: DriverResults, folder: Path) -> Path:
-    from limiirl._io import atomic_write
     from limiirl.experiments import driver_example
     from limiirl.report import write
     from limiirl.report.roads import experiment_report
@@ -263,12 +325,13 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
     demos: Annotated[
         Path | None,
         typer.Option(
-            "--demos", help="Demonstrations for the report on a mixture, which adds errors, trajectories and visits."
+            "--demos", help="Demonstrations for the report on a mixture; adds standard errors, trajectories and visits."
         ),
     ] = None,
     columns: Columns = None,
     cut: Cut = None,
     by_group: ByGroup = False,
+    covariates: Covariates = None,
     coordinates: Annotated[
         Path | None, typer.Option("--coordinates", help="Table with the columns state, x and y, for drawings.")
     ] = None,
@@ -279,7 +342,7 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
     Figures are also written as SVG, PNG and CSV files, and tables as LaTeX, Markdown and CSV files.
     """
     if is_mixture(run):
-        report_mixture(context, run, out, demos, columns, cut, by_group, coordinates, as_json)
+        report_mixture(context, run, out, demos, columns, cut, by_group, covariates, coordinates, as_json)
         return
     for name, value in (("demos", demos), ("columns", columns), ("cut", cut), ("coordinates", coordinates)):
         if value is not None:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _MOST_STREETS = 8  # in an error message
 _GIVEN_ENDS = (
-    "The styles are of MaxEnt; their trips are routed as those of DestinationMaxEnt, with a reward per segment that "
-    "reproduces the number of segments of the trips."
+    "The styles were fitted with MaxEnt. Routes are predicted with DestinationMaxEnt and a constant reward per "
+    "segment, which reproduces the mean length of the trips."
 )
 
 

@@ -168,7 +168,7 @@ def _format(value: Any) -> str:
 
 
 def check_geojson(path: Path | None, *inputs: Path | None) -> None:
-    """Raise before a computation if the file of --geojson cannot be written."""
+    """Raise if the file of --geojson cannot be written; called before the computation."""
     check_file(path, *inputs, option="geojson")
     if path is not None:
         from limiirl.roads import is_geopackage

@@ -1,6 +1,7 @@
 """Demonstrated trajectories, and trajectories grouped by agent."""
 
 from limiirl.demos.agents import Agent, Agents
+from limiirl.demos.covariates import Covariates, CovariateScale
 from limiirl.demos.demonstrations import Demonstration, Demonstrations, same_arrays
 from limiirl.demos.groups import Groups
 from limiirl.demos.history import with_counter, with_history
@@ -12,8 +13,8 @@ from limiirl.demos.validate import as_attribute, as_readonly, name_demo
 
 # fmt: off
 __all__ = [
-    "Agent", "Agents", "Demonstration", "Demonstrations", "Groups", "Steps", "as_attribute", "as_readonly",
-    "feature_counts", "name_demo", "read_table", "same_arrays", "simulate", "with_common_names", "with_counter",
-    "with_history",
+    "Agent", "Agents", "CovariateScale", "Covariates", "Demonstration", "Demonstrations", "Groups", "Steps",
+    "as_attribute", "as_readonly", "feature_counts", "name_demo", "read_table", "same_arrays", "simulate",
+    "with_common_names", "with_counter", "with_history",
 ]
 # fmt: on

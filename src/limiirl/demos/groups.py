@@ -97,6 +97,23 @@ class Groups:
         """Return the means (G, m) of values (N, m) over each group."""
         return values if self.index is None else self.sum(values) / self.counts[:, None]
 
+    def reduce(self, values: ArrayLike, name: str) -> NDArray[Any]:
+        """Return the value (G,) of each group, given values (N,) of demonstrations; raise if one varies in a group."""
+        labels = as_attribute(values, name, int(self.counts.sum()))
+        if labels is None:
+            raise InvalidDemos(f"{name} is required: one value per demonstration.", parameter=name)
+        if self.index is None:
+            return labels
+        first = np.unique(self.index, return_index=True)[1]
+        varies = np.flatnonzero(labels != labels[first][self.index])
+        if varies.size:
+            i = int(varies[0])
+            rule = f"must be constant within a group ({self.name(int(self.index[i]))})"
+            raise InvalidDemos.of(
+                name, labels[i].item(), rule, index=i, remedy="Split the group, or correct the value."
+            )
+        return np.asarray(labels[first])
+
     def broadcast(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values (N,) or (N, m) of demonstrations, given the values (G,) or (G, m) of their groups."""
         return values if self.index is None else values[self.index]

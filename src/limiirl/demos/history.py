@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
-from limiirl._validation import check_choice, check_count, check_flag, check_positive, check_type, to_array
+from limiirl._validation import check_choice, check_count, check_each, check_flag, check_positive, check_type, to_array
 from limiirl.demos.demonstrations import Demonstrations
 from limiirl.demos.names import history_names
 from limiirl.demos.validate import name_demo
@@ -228,15 +228,15 @@ def with_counter(
     count: str = "steps",
     scale: float = 1.0,
 ) -> tuple[MDP, Demonstrations]:
-    """Return an MDP whose states include a counter of visits to the event states, and the demonstrations in it.
+    """Return an MDP whose states include a counter of events, visits to some states, and the demonstrations in it.
 
     With count="steps", the counter is the number of steps since the last visit, at most `cap`; before the first visit,
     it is `cap`. With count="visits", the counter is the number of visits so far, at most `cap`.
 
     The new MDP has S (cap + 1) states, some of which may be unreachable. State s with counter c has index
     s (cap + 1) + c and the name "pond [c]", where "pond" is the name of s. The features of `mdp` are kept. One edge
-    feature per value of the counter is appended; its parameter is the reward of a visit 1, 2, ..., `cap` or more than
-    `cap` steps after the last visit, or of the first, second, ... visit.
+    feature per value of the counter is appended: the indicator of a visit to an event state when the counter has this
+    value. Its parameter is the reward of that visit, such as a visit 2 steps after the last one, or the third visit.
 
     Parameters
     ----------
@@ -306,11 +306,7 @@ def _find_events(mdp: MDP, event_states: object) -> BoolArray:
     count = mdp.n_states if mdp.history is None else len(mdp.original_names or ())
     if given.ndim != 1 or given.size == 0 or numbers.dtype.kind not in "iu":
         raise InvalidParameter.of("event_states", event_states, "must be a list of state indices or names")
-    wrong = np.flatnonzero((numbers < 0) | (numbers >= count))
-    if wrong.size:
-        i = int(wrong[0])
-        rule = f"must be one of the {count} states"
-        raise InvalidParameter.of("event_states", given[i].item(), rule, index=i)
+    check_each((numbers >= 0) & (numbers < count), given, "event_states", f"must be one of the {count} states")
     return np.isin(original, numbers)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._io import as_path, atomic_write
 from limiirl._typing import Seed
-from limiirl._validation import as_generator, check_count, check_seed
+from limiirl._validation import as_generator, check_count, check_each, check_seed
 from limiirl.demos.validate import NOT_RECORDED
 from limiirl.errors import BackendUnavailable, InvalidDemos, InvalidFile, InvalidParameter
 from limiirl.mdp import encode, rename_columns, split_columns
@@ -316,10 +316,7 @@ def _check_discrete(env: Any, kind: str) -> tuple[int, int]:
 def _table_policy(table: NDArray[Any], n_states: int, n_actions: int) -> Callable[[int, np.random.Generator], int]:
     """Return a function (state, rng) -> action from an array of actions (S,) or of probabilities (S, A)."""
     if table.shape == (n_states,) and table.dtype.kind in "iu":
-        outside = (table < 0) | (table >= n_actions)
-        if np.any(outside):
-            s = int(np.argmax(outside))
-            raise InvalidParameter.of("policy", int(table[s]), f"must lie in 0..{n_actions - 1}", index=s)
+        check_each((table >= 0) & (table < n_actions), table, "policy", f"must lie in 0..{n_actions - 1}")
         return lambda s, _: int(table[s])
     if table.shape == (n_states, n_actions) and table.dtype.kind in "iuf":
         return _random_policy(table.astype(np.float64))
@@ -331,9 +328,7 @@ def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Gener
     """Return a function that samples actions from probabilities (S, A); rows of unvisited states may be zero."""
     # NaN fails the first comparison.
     valid = np.all(table >= 0, axis=1) & ((np.abs(table.sum(axis=1) - 1) <= 1e-8) | ~np.any(table, axis=1))
-    if not np.all(valid):
-        s = int(np.argmin(valid))
-        raise InvalidParameter.of("policy", table[s].tolist(), "must be nonnegative and sum to 1", index=s)
+    check_each(valid, table, "policy", "must be nonnegative and sum to 1")
     cumulative = np.cumsum(table, axis=1)
     total = cumulative[:, -1:]
     # The division makes the last entry exactly 1, so that no sample exceeds the last possible action.

@@ -206,7 +206,7 @@ class DaskBackend(TaskBackend):
         self._list_workers()
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return the number of exited workers and a hint for a lost task; re-raise the error of a failed task."""
+        """Return the number of exited workers and a hint for the message; re-raise the error of a failed task."""
         from distributed import CancelledError, KilledWorker
 
         if isinstance(error, CancelledError) or self._client.status != "running":

@@ -74,7 +74,7 @@ class TaskBackend:
         """Raise `BackendUnavailable` if the connection to the workers is lost."""
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return the number of exited workers and a hint for a lost task; re-raise the error of a failed task."""
+        """Return the number of exited workers and a hint for the message; re-raise the error of a failed task."""
         raise error
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
@@ -141,7 +141,7 @@ class LocalBackend(TaskBackend):
         return future
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return 1 and the exit code of the worker for a lost task; re-raise the error of a failed task."""
+        """Return 1 (exited worker) and its exit status for the message; re-raise the error of a failed task."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         # A task that cannot be unpickled, for example because a module is missing, would fail again.

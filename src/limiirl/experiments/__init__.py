@@ -38,7 +38,6 @@ from limiirl.experiments.drivers import (
     read_drivers,
     run_drivers,
 )
-from limiirl.experiments.problem import make_problem, with_agents
 from limiirl.experiments.record import DriverRecord, Record
 from limiirl.experiments.results import MEASURES, NAMES, TABLE1, TARGETS, TIES, Results, WorldExample, verdict
 from limiirl.experiments.run import RunCounts, run_studies, store_examples
@@ -72,7 +71,7 @@ from limiirl.experiments.studies import (
     model_of,
     start_of,
 )
-from limiirl.experiments.trial import make_mixture, run_trial
+from limiirl.experiments.trial import make_mixture, make_problem, run_trial, with_agents
 
 __all__ = [
     "AGENT_WORLDS", "BASE", "BASELINE", "BEYOND_MODELS", "BEYOND_STARTS", "CAUSAL_GEVD", "DESTINATION_METHODS",

@@ -356,7 +356,7 @@ def _sigma(results: Results) -> list[Claim]:
         ),
         *(
             (
-                f"Warm starts need fewer iterations and less time than {other} (in the paper: slightly)",
+                f"Warm starts need fewer iterations and less time than {other} (slightly, in the paper)",
                 judge_lower,
                 compare_means(results, _REWARD, other, points, ("n_iter", "seconds")),
             )

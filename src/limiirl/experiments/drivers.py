@@ -89,7 +89,7 @@ class DriverPlan:
         Number of test trips whose routes are predicted.
     seed : int
     device : {"cpu", "gpu", "auto"}
-        Device of the fits. It is part of the plan, because the table reports times.
+        Device of the fits. It is stored with the settings, because the table reports times.
     """
 
     n_intents: int = 3

@@ -13,13 +13,20 @@ import numpy as np
 from limiirl._progress import Progress, check_progress
 from limiirl.errors import InvalidParameter
 from limiirl.executors import Executor, LostTask, execute
-from limiirl.experiments.problem import WorldProblem, make_problem
 from limiirl.experiments.record import AnySpec, BaseRecord, Record
 from limiirl.experiments.results import TIES, GevdFlow, Results, WorldExample
 from limiirl.experiments.spec import Spec, Study
 from limiirl.experiments.store import Store
 from limiirl.experiments.studies import PAPER_LENGTH, STUDIES, iterate_trials
-from limiirl.experiments.trial import attempt, fit_problem, get_problem, make_mixture, single_threaded
+from limiirl.experiments.trial import (
+    WorldProblem,
+    attempt,
+    fit_problem,
+    get_problem,
+    make_mixture,
+    make_problem,
+    single_threaded,
+)
 from limiirl.mdp import RewardEnsemble
 from limiirl.metrics import gevd
 from limiirl.mixture import IntentMixture, align_to_labels

@@ -445,6 +445,6 @@ def describe(command: Sequence[str], seeds: Iterable[int] = (), studies: Iterabl
 
 
 def _without_folders(word: str) -> str:
-    """Reduce an absolute path in a word of a command line to its last component."""
+    """Replace an absolute path in a command-line argument by its last component."""
     option, equals, value = word.rpartition("=")
     return option + equals + (Path(value).name if Path(value).is_absolute() else value)

@@ -1,10 +1,9 @@
 """Forecasts of trips from a fitted mixture: next states, destinations, routes, flows, and effects of MDP changes."""
 
-from limiirl.forecast.flows import Flows
 from limiirl.forecast.forecaster import Forecaster
 from limiirl.forecast.partial_trips import DestinationPosterior, NextStates
 from limiirl.forecast.routes import Route, cheapest_routes
-from limiirl.forecast.scenarios import Change, RouteChange
+from limiirl.forecast.scenarios import Change, Flows, RouteChange
 from limiirl.forecast.trip_models import condition_on_ends
 
 __all__ = [

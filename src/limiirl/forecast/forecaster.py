@@ -15,17 +15,19 @@ from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import partial_trips, routes, validate
-from limiirl.forecast.flows import Flows, compute_flows, compute_own_flows, infer_pair_intents
-from limiirl.forecast.partial_trips import DestinationPosterior, NextStates
-from limiirl.forecast.prefixes import log_prior, one_state_trips
+from limiirl.forecast.partial_trips import DestinationPosterior, NextStates, log_prior, one_state_trips
 from limiirl.forecast.routes import Costs, PolicyCosts, Route, Scores, best_routes, most_likely_route
 from limiirl.forecast.scenarios import (
     Change,
+    Flows,
     RouteChange,
     Scenario,
     apply_closures,
     change_features,
     compare_flows,
+    compute_flows,
+    compute_own_flows,
+    infer_pair_intents,
 )
 from limiirl.forecast.trip_models import DestinationTrips, Ends, MaxEntTrips
 from limiirl.forecast.validate import log
@@ -112,7 +114,7 @@ class Forecaster:
         return other
 
     def with_history(self, history: Demonstrations) -> Forecaster:
-        """Return a forecaster for one driver, with the posterior given the driver's earlier trips as weights.
+        """Return a forecaster for one driver, whose weights are the posterior given the driver's earlier trips.
 
         Do not pass these trips as `history` to the methods of the new forecaster too.
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.forecast.prefixes import one_state_trips, posterior
+from limiirl.forecast.partial_trips import one_state_trips, posterior
 from limiirl.forecast.validate import check_pairs, log
 from limiirl.irl import group_conditions
 from limiirl.mdp import MDP, PathFinder, ShortestPath, ShortestPaths

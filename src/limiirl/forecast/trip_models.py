@@ -17,7 +17,7 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.forecast.prefixes import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
+from limiirl.forecast.partial_trips import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
 from limiirl.forecast.validate import log
 from limiirl.irl import (
     ConditionalGoalValues,
@@ -359,7 +359,7 @@ class MaxEntTrips:
         return log_prob
 
     def next_edges(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
-        """Return the continuations of prefixes and, if given, towards goals (N,)."""
+        """Return the continuations of prefixes; towards goals (N,), if given."""
         self._check(demos)
         edge, offsets = outgoing_edges(self.mdp, demos, demos.lengths < self.max_length)
         owner = np.repeat(np.arange(len(demos)), np.diff(offsets))
@@ -468,17 +468,17 @@ _CALIBRATION, _STEP_RANGE, _BISECTIONS = 500, (-20.0, 10.0), 22
 def condition_on_ends(mixture: IntentMixture, demos: Demonstrations) -> IntentMixture:
     """Return a mixture of `DestinationMaxEnt` with the rewards of a mixture of `MaxEnt`, for trips with given ends.
 
-    `MaxEnt` sums over all paths of at most `max_length` states. If most of them are long, its paths between given ends
-    consist of loops, and every pair of ends needs a pass over all steps. The returned mixture sums over paths of
-    unbounded length instead. One reward per state is added to each intent, such that the expected number of states of
-    trips between the ends of the demonstrations of the intent is the observed number.
+    `MaxEnt` sums over all paths of at most `max_length` states. If long paths dominate this sum, a typical path between
+    two states contains many cycles, and each pair of states requires its own forward pass. The returned mixture sums
+    over paths of unbounded length instead. A constant reward per state is added to each intent, chosen such that the
+    expected length of trips between the observed starts and destinations equals the observed length.
 
     Parameters
     ----------
     mixture : IntentMixture
         Fitted mixture of `MaxEnt`; its discount is ignored.
     demos : Demonstrations
-        Trips that determine the rewards per state; a random sample of 500 is used.
+        Trips from which the constants are computed; a random sample of 500 is used.
 
     Examples
     --------
@@ -524,7 +524,7 @@ def _with_constant(mdp: MDP) -> MDP:
 
 
 def _match_length(values: GoalValues, theta: FloatArray, at: int, demos: Demonstrations, u: FloatArray) -> float:
-    """Return theta[at] such that the expected number of states entered between the ends is the observed number."""
+    """Return the theta[at] for which the expected number of transitions per trip equals the observed number."""
     starts, goals, observed = demos.start_states, demos.last_states, float(u @ (demos.lengths - 1))
     low, high = _STEP_RANGE
     for _ in range(_BISECTIONS):  # the number increases, up to infinity where cycles have weight 1

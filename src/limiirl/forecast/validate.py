@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, check_each
 from limiirl.demos import Demonstration, Demonstrations, name_demo
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import MDP
@@ -40,14 +40,10 @@ def check_states(given: ArrayLike, name: str, mdp: MDP, closed: BoolArray | None
     checked = np.atleast_1d(np.asarray(given))
     if checked.ndim != 1 or (checked.size and checked.dtype.kind not in "iu"):
         raise InvalidParameter.of(name, given, "must be an integer or a one-dimensional array of integers")
-    outside = (checked < 0) | (checked >= mdp.n_states)
-    if np.any(outside):
-        i = int(np.argmax(outside))
-        raise InvalidParameter.of(name, int(checked[i]), f"must be a state, 0 to {mdp.n_states - 1}", index=i)
+    check_each((checked >= 0) & (checked < mdp.n_states), checked, name, f"must be a state, 0 to {mdp.n_states - 1}")
     checked = checked.astype(np.int64)
-    if closed is not None and np.any(closed[checked]):
-        i = int(np.argmax(closed[checked]))
-        raise InvalidParameter.of(name, int(checked[i]), "must not be a closed state", index=i)
+    if closed is not None:
+        check_each(~closed[checked], checked, name, "must not be a closed state")
     return checked
 
 
@@ -70,16 +66,8 @@ def check_pairs(starts: ArrayLike, goals: ArrayLike, mdp: MDP) -> tuple[IntArray
 
 def check_starts(starts: IntArray, mdp: MDP, closed: BoolArray) -> None:
     """Raise `InvalidParameter` if p0 is zero in a start state that is not closed."""
-    impossible = (mdp.p0[starts] == 0.0) & ~closed[starts]
-    if np.any(impossible):
-        i = int(np.argmax(impossible))
-        raise InvalidParameter.of(
-            "starts",
-            int(starts[i]),
-            "must have p0 > 0",
-            index=i,
-            remedy="Fit with mdp.replace(p0=...), or use DestinationMaxEnt, which ignores p0.",
-        )
+    remedy = "Fit with mdp.replace(p0=...), or use DestinationMaxEnt, which ignores p0."
+    check_each((mdp.p0[starts] > 0.0) | closed[starts], starts, "starts", "must have p0 > 0", remedy=remedy)
 
 
 def check_goals(goal: ArrayLike, n: int, mdp: MDP, closed: BoolArray) -> IntArray:
@@ -112,10 +100,7 @@ def check_weights(given: ArrayLike | None, n: int) -> FloatArray:
     checked = as_floats(given, "weights")
     if checked.shape != (n,):
         raise InvalidParameter.of("weights", checked.shape, f"must have shape ({n},), one per pair of start and goal")
-    wrong = ~(np.isfinite(checked) & (checked >= 0.0))
-    if np.any(wrong):
-        i = int(np.argmax(wrong))
-        raise InvalidParameter.of("weights", float(checked[i]), "must be finite and nonnegative", index=i)
+    check_each(np.isfinite(checked) & (checked >= 0.0), checked, "weights", "must be finite and nonnegative")
     return checked
 
 

@@ -13,12 +13,23 @@ from limiirl.irl.base import (
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
-from limiirl.irl.defaults import RIDGES, DefaultFeatures, ModelChoice, choose_features, choose_model, default_model
+from limiirl.irl.defaults import (
+    MODELS,
+    RIDGES,
+    DefaultFeatures,
+    ModelChoice,
+    choose_features,
+    choose_model,
+    default_model,
+    model_class,
+    model_name,
+    register_model,
+)
 from limiirl.irl.destination.by_goal import ConditionalGoalValues, link_size
 from limiirl.irl.destination.dense import make_goal_values
 from limiirl.irl.destination.model import DestinationMaxEnt, group_conditions, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
-from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
+from limiirl.irl.estimator import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
 from limiirl.irl.maxent.inference import prefix_continuations
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
@@ -27,7 +38,6 @@ from limiirl.irl.optim import evaluate_separately, minimise_lbfgs, minimise_ray
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.penalty import PenaltyPath, select_penalty
 from limiirl.irl.problem import AT_BOUND, EStep, FitProblem, OptionalMembers, impossible_unit, make_problem
-from limiirl.irl.registry import MODELS, model_class, model_name, register_model
 from limiirl.irl.reward_gradient import (
     RewardLikelihood,
     RewardTable,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from limiirl._io import to_pandas
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
@@ -117,7 +117,7 @@ def select_penalty(  # noqa: PLR0913 (keyword-only options with defaults)
     if getattr(base, "max_length", np.inf) is None:
         base.set_params(max_length=int(demos.lengths.max()))
     scores = np.empty((len(ridges), n_folds))
-    with reporting("penalties", verbose, progress) as report:
+    with report_progress("penalties", verbose, progress) as report:
         for fold in range(n_folds):
             held_out, start = folds == fold, None
             for i, ridge in enumerate(ridges):

@@ -205,10 +205,13 @@ class FitProblem:
         True if rewards are identified only up to scale.
     compiles_per_batch : bool
         True if kernels are compiled for each number of thetas per call.
+    weight_design : limiirl.mixture.WeightDesign or None
+        Covariates of the mixture weights; None if the weights are the same for all units.
     """
 
     up_to_scale = False
     compiles_per_batch = False
+    weight_design: Any = None
 
     def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, regulariser: Regulariser | None = None) -> None:
         self.model, self.mdp, self.demos = model, mdp, demos
@@ -256,13 +259,18 @@ class FitProblem:
         return np.zeros((len(self.units), n_intents))
 
     def e_step(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> EStep:
-        """Overwrite U (G, K) with the responsibilities under mixture weights rho (K,) and thetas (K, d).
+        """Overwrite U (G, K) with the responsibilities under mixture weights rho (K,) or (G, K) and thetas (K, d).
 
         Responsibilities are proportional to (rho_k p_ik)^(1 / temperature). The temperature does not affect the
         log-likelihood.
         """
-        log_p = np.ascontiguousarray(self.log_prob(thetas))
-        sums = e_step(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature)
+        log_p, log_rho = self.log_prob(thetas), np.zeros(len(thetas))
+        if rho.ndim == 1:
+            log_rho = np.log(rho)
+        else:
+            with np.errstate(divide="ignore"):  # a weight may be less than the smallest float
+                log_p = log_p + np.log(rho)
+        sums = e_step(np.ascontiguousarray(log_p), thetas, np.empty(0), log_rho, U, 1.0 / temperature)
         return self._finish_e_step(sums, self.moments(U))
 
     def _finish_e_step(self, sums: EStepSums, moments: Any) -> EStep:
@@ -373,7 +381,7 @@ class FitProblem:
             validate.warn_of_small_features(self.mdp, stacklevel + 1)
 
     def features(self) -> FloatArray:
-        """Return the feature vectors (G, m) of the units for clustering in a warm start; groups have their means."""
+        """Return the feature vectors (G, m) that a warm start clusters; the vector of a group is its mean."""
         own = OptionalMembers.of(self.model).features
         result = self.demos.features(self.mdp) if own is None else own(self.mdp, self.demos)
         return self.units.mean(np.asarray(result, dtype=np.float64))
@@ -430,9 +438,12 @@ def _with_limit(model: Any, limit: int | None) -> Any:
     return limited
 
 
-def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> FitProblem:
+def make_problem(
+    model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, weight_design: Any = None
+) -> FitProblem:
     """Return the fit problem from the model's `make_problem` or, if the model has none, a `FitProblem`."""
     units = Groups.for_demos(groups, demos)
     own = OptionalMembers.of(model).make_problem
     problem: FitProblem = FitProblem(model, mdp, demos, units) if own is None else own(mdp, demos, units)
+    problem.weight_design = weight_design
     return problem

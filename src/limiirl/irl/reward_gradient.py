@@ -92,8 +92,8 @@ class RewardLikelihood:
         Returns
         -------
         float or (K,), RewardTable
-            The value is -inf, with gradients of 0, if a partition function diverges. A gradient is None if the rewards
-            are.
+            The value is -inf, with gradients of 0, if a partition function diverges. The gradient with respect to
+            rewards that are None is None.
         """
         table = rewards if isinstance(rewards, RewardTable) else RewardTable(state=rewards)
         thetas, single = self._join(table)
@@ -128,7 +128,7 @@ class RewardLikelihood:
             raise InvalidParameter.of("rewards", None, "must have rewards of states or of edges")
         if len({values.shape[:-1] for values in present}) > 1:
             shapes = [values.shape for values in present]
-            raise InvalidParameter.of("rewards", shapes, "must have as many rows for states as for edges")
+            raise InvalidParameter.of("rewards", shapes, "must have the same number of rows for states and for edges")
         single, K = present[0].ndim == 1, 1 if present[0].ndim == 1 else len(present[0])
         parts = [
             np.zeros((K, size)) if values is None else values.reshape(K, size)

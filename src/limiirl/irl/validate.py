@@ -26,10 +26,9 @@ from limiirl.errors import (
     NumericalError,
 )
 from limiirl.irl.base import FitResult
-from limiirl.irl.graph import find_reachable
 from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, find_reachable
 
 # A forward pass of this length takes seconds even in the smallest MDP, and cannot be interrupted.
 LONGEST = 10_000_000
@@ -260,7 +259,7 @@ def check_log_prob(log_prob: FloatArray) -> FloatArray:
 
 
 def feature_scale(mdp: MDP) -> FloatArray:
-    """Return the scale (d,) of each feature in optimisers: its size if the size is at most 0.01, otherwise 1."""
+    """Return the scale (d,) of each feature in optimisers: its maximum absolute value if at most 0.01, otherwise 1."""
     sizes = mdp.feature_sizes
     return np.where((sizes > 0.0) & (sizes <= _SMALL), sizes, 1.0)
 

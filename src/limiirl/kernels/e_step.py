@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 
+from limiirl._parallel import BLOCK, LOCK, ONLY_PRANGE
 from limiirl._typing import FloatArray
-from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
 
 class Rows(NamedTuple):

@@ -8,16 +8,20 @@ SuperLU, most of whose time is spent on the construction and the ordering of the
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
+from limiirl._parallel import LOCK, ONLY_PRANGE
 from limiirl._typing import FloatArray
 from limiirl.kernels.elimination.linear import eliminate, solve, solve_transposed
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
 from limiirl.kernels.soft_bellman import apply_softmax, compute_q, iterate_values
 
+# Number of rewards from which their equations are solved in several threads; waiting for threads would outweigh fewer.
+_MANY_COLUMNS = 8
+
 
 class PolicyFactors(NamedTuple):
-    """Factors of I - gamma P: values and stars of `linear.eliminate`."""
+    """Factors of I - gamma P: the values and Kleene stars of `linear.eliminate`."""
 
     value: FloatArray
     star: FloatArray
@@ -95,7 +99,7 @@ def refine(
 
 @njit(cache=True, nogil=True)
 def solve_policy(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any, transposed: bool) -> Any:
-    """Overwrite the factors with those of a policy; return the solution (S,), and True if the matrix is regular."""
+    """Overwrite the factors with those of a policy; return the solution (S,), and True if the matrix is nonsingular."""
     x = np.zeros(right.size)
     regular = _factorise(graph, symbolic, omega, factors.value, factors.star)
     if regular:
@@ -105,7 +109,7 @@ def solve_policy(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any
 
 @njit(cache=True, nogil=True)
 def solve_columns(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any) -> Any:
-    """Return the solutions (S, m) for the columns of `right` with one policy, and True if the matrix is regular."""
+    """Return the solutions (S, m) for the columns of `right` with one policy, and True if the matrix is nonsingular."""
     up_ptr, up, value, star = symbolic.up_ptr, symbolic.up, factors.value, factors.star
     n, m = up.size, right.shape[1]
     x, work = np.empty(right.shape), np.empty(right.shape)
@@ -139,7 +143,8 @@ class NewtonLimits(NamedTuple):
     backups, near : int, float
         Number of Bellman backups after each Newton step while the residual exceeds `near`.
     solved, rounding : float
-        Relative residual at which the iteration stops, and the largest one that is accepted if it stops decreasing.
+        Relative residual at which the iteration stops, and the largest residual that is accepted if it no longer
+        decreases.
     certain : float
         Largest accepted change in the last backup, in units of the largest reward of a step.
     """
@@ -161,21 +166,25 @@ def solve_soft_values(
     reward: Any,
     beta: float,
     limits: Any,
+    V: Any,
     Q: Any,
     norm: Any,
     pi: Any,
 ) -> float:
     """Solve the soft Bellman equation for one reward by Newton's method, and return the relative residual.
 
-    Set Q and pi (P, 1), norm (S, 1), and the factors of the last policy before convergence. Return nan if the values
-    diverge. Divergent values increase by a constant per backup, so the relative residual alone does not detect them.
+    Set V and norm (S, 1), Q and pi (P, 1), and the factors of the last policy before convergence. Return nan if the
+    values diverge. Divergent values increase by a constant per backup, so the relative residual alone does not detect
+    them.
 
     Parameters
     ----------
     r_state, reward : (S, 1), (P, 1)
     limits : NewtonLimits
+    V : (S, 1)
+        Initial values, such as `r_state`.
     """
-    V, residual = r_state.copy(), np.inf
+    residual = np.inf
     unit = 1.0 / beta
     for r in (r_state, reward):
         if r.size:
@@ -196,6 +205,75 @@ def solve_soft_values(
         if residual > limits.near:
             iterate_values(graph, r_state, reward, beta, V, limits.backups)
     return np.nan
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _measure_residual(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, Q: Any, norm: Any, pi: Any) -> float:
+    """Return the largest change of values V (S, 1) in one soft Bellman backup."""
+    compute_q(graph, reward, V, Q)
+    apply_softmax(graph.pair_ptr, Q, beta, False, norm, pi)
+    return np.max(np.abs(r_state + norm - V))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_column(
+    graph: Any, symbolic: Any, factors: Any, rewards: Any, beta: float, limits: Any, guess: Any, outputs: Any, k: int
+) -> None:
+    """Solve for reward k; see `solve_soft_columns`."""
+    r_state, reward = rewards
+    Q, norm, pi, residual = outputs
+    own = PolicyFactors(factors.value[k], factors.star[k])
+    r, r_pair = r_state[:, k : k + 1].copy(), reward[:, k : k + 1].copy()
+    own_Q, own_norm, own_pi = np.empty(r_pair.shape), np.empty(r.shape), np.empty(r_pair.shape)
+    cold = _measure_residual(graph, r, r_pair, beta, r, own_Q, own_norm, own_pi)
+    warm = _measure_residual(graph, r, r_pair, beta, guess, own_Q, own_norm, own_pi) < cold
+    V = guess.copy() if warm else r.copy()
+    residual[k] = solve_soft_values(graph, symbolic, own, r, r_pair, beta, limits, V, own_Q, own_norm, own_pi)
+    if warm and np.isnan(residual[k]):
+        V[:] = r
+        residual[k] = solve_soft_values(graph, symbolic, own, r, r_pair, beta, limits, V, own_Q, own_norm, own_pi)
+    Q[:, k], norm[:, k], pi[:, k] = own_Q[:, 0], own_norm[:, 0], own_pi[:, 0]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_serial(
+    graph: Any, symbolic: Any, factors: Any, rewards: Any, beta: float, limits: Any, guess: Any, outputs: Any
+) -> None:
+    for k in range(rewards[0].shape[1]):
+        _solve_column(graph, symbolic, factors, rewards, beta, limits, guess, outputs, k)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", parallel=ONLY_PRANGE)
+def _solve_parallel(
+    graph: Any, symbolic: Any, factors: Any, rewards: Any, beta: float, limits: Any, guess: Any, outputs: Any
+) -> None:
+    for k in prange(rewards[0].shape[1]):
+        _solve_column(graph, symbolic, factors, rewards, beta, limits, guess, outputs, k)
+
+
+def solve_soft_columns(
+    graph: Any, symbolic: Any, factors: Any, rewards: Any, beta: float, limits: Any, guess: Any, outputs: Any
+) -> None:
+    """Solve the soft Bellman equations of K rewards with `solve_soft_values`, in several threads if K is large.
+
+    The initial values are `guess` (S, 1) or the rewards, whichever changes less in a backup. Results do not depend on
+    the number of threads.
+
+    Parameters
+    ----------
+    factors : PolicyFactors
+        Buffers (K, n) and (K, S) for the factors of each policy.
+    rewards : tuple
+        Rewards of states (S, K) and of state-action pairs (P, K).
+    outputs : tuple
+        Arrays Q (P, K), norm (S, K), pi (P, K) and relative residuals (K,), which are overwritten.
+    """
+    arguments = graph, symbolic, factors, rewards, beta, limits, guess, outputs
+    if rewards[0].shape[1] < _MANY_COLUMNS:
+        _solve_serial(*arguments)
+    else:
+        with LOCK:
+            _solve_parallel(*arguments)
 
 
 def allocate_factors(symbolic: SymbolicFactorisation) -> PolicyFactors:

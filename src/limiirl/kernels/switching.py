@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from limiirl._parallel import BLOCK, LOCK, ONLY_PRANGE
 from limiirl._typing import FloatArray, Int32Array, IntArray
-from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
 # Maximum number of blocks, and of bytes of their sums.
 _BLOCKS, _BLOCK_BYTES = 16, 2**28
@@ -340,7 +340,7 @@ def _viterbi(log_emission: Any, log_initial: Any, A: Any, eta: Any, data: Any, p
 def viterbi(
     log_emission: FloatArray, log_initial: FloatArray, A: FloatArray, eta: FloatArray, data: Decisions
 ) -> NDArray[np.int64]:
-    """Return the most probable sequence of intents (n,) of each demonstration; of equal ones, the smallest.
+    """Return the most probable sequence of intents (n,) of each demonstration; ties are broken by the lower index.
 
     Examples
     --------

@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
 from limiirl._validation import check_positive
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.mdp.columns import as_sortable, as_times, column_names, nulls, to_array
+from limiirl.kernels.graph import number_within, row_pointers
 from limiirl.mdp.features import as_features
-from limiirl.mdp.indexing import number_within, row_pointers
-from limiirl.mdp.names import encode, is_text
-from limiirl.mdp.tables import read_state_features
+from limiirl.mdp.tables import (
+    as_sortable,
+    as_times,
+    column_names,
+    encode,
+    is_text,
+    nulls,
+    read_state_features,
+    to_array,
+)
 from limiirl.mdp.validate import check_n_states
 
 if TYPE_CHECKING:

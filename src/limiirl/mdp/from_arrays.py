@@ -12,9 +12,9 @@ from scipy import sparse
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import as_floats, check_flag
 from limiirl.errors import InvalidMDP
+from limiirl.kernels.graph import edge_order, number_within, pair_index, pair_starts
 from limiirl.mdp import validate
 from limiirl.mdp.features import FeatureInput, FeatureMatrix, as_features, freeze
-from limiirl.mdp.indexing import edge_order, number_within, pair_index, pair_starts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -325,7 +325,7 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
         return table[source[first], act[first]]
     matrix = _edge_rows(features, edges, "action_features")
     leader = rows[first][pair_index(source, act)]
-    unequal = _differing_rows(matrix[rows], matrix[leader])
+    unequal = _find_differing_rows(matrix[rows], matrix[leader])
     if unequal.size:
         one, other = int(leader[unequal[0]]), int(rows[unequal[0]])
         raise InvalidMDP(
@@ -337,7 +337,7 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
     return matrix[rows[first]]
 
 
-def _differing_rows(one: FeatureMatrix, other: FeatureMatrix) -> IntArray:
+def _find_differing_rows(one: FeatureMatrix, other: FeatureMatrix) -> IntArray:
     if isinstance(one, np.ndarray):
         return np.flatnonzero((one != other).any(axis=1))
     return np.unique((one - other).nonzero()[0]).astype(np.int64)

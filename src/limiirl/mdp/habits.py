@@ -1,4 +1,4 @@
-"""Edge features of habits, for MDPs whose states include previous states: turns, and sequences of states.
+"""Edge features of habits: turns and sequences of states, for MDPs whose states include previous states, and policies.
 
 Each builder returns sparse columns with names; `add_edge_features` appends them to an MDP.
 """
@@ -22,6 +22,8 @@ from limiirl.mdp.mdp import MDP
 # Largest change of direction of a turn that is "straight", in radians.
 _STRAIGHT = np.deg2rad(30.0)
 _BASE_KINDS = ("stays", "turns back")
+# Largest excess of a probability over 1 by rounding.
+_ROUNDING = 1e-9
 
 
 class EdgeFeatures(NamedTuple):
@@ -122,6 +124,44 @@ def sequence_features(mdp: MDP, length: int = 3, *, actions: bool = False, scale
         acts = mdp.action_names or tuple(f"action {a}" for a in range(mdp.n_actions))
         names = [f"{name} ({acts[a]})" for name, a in zip(names, distinct[:, -1].tolist(), strict=True)]
     return _indicators(mdp, present, column.ravel(), names, scale)
+
+
+def policy_features(mdp: MDP, policy: ArrayLike, name: str = "habit") -> EdgeFeatures:
+    """Return the log-probability of each action under a reference policy, such as a habit, as one feature.
+
+    If its parameter is 1, the rewards of other features are relative to the policy: `MaxCausalEnt` with beta=1
+    maximises the expected sum of these rewards minus the Kullback-Leibler divergence from the policy, and without other
+    rewards its policy is the reference policy for every discount. Bounds on theta keep the parameter at 1.
+
+    Parameters
+    ----------
+    mdp : MDP
+    policy : (S, A)
+        Probabilities, which are positive for all actions that the MDP allows.
+    name : str
+
+    Examples
+    --------
+    >>> from limiirl.irl import MaxCausalEnt
+    >>> mdp = MDP.from_edges([0, 0, 1], [0, 1, 0], gamma=0.9, state_features=[[0.0], [1.0]])
+    >>> habitual = add_edge_features(mdp, policy_features(mdp, [[0.9, 0.1], [1.0, 0.0]]))
+    >>> MaxCausalEnt().policy(habitual, [0.0, 1.0]).round(6).tolist()
+    [[0.9, 0.1], [1.0, 0.0]]
+    >>> MaxCausalEnt().policy(habitual, [2.0, 1.0]).round(2).tolist()
+    [[0.78, 0.22], [1.0, 0.0]]
+    """
+    table = as_floats(policy, "policy")
+    if table.shape != (mdp.n_states, mdp.n_actions):
+        rule = f"must have shape ({mdp.n_states}, {mdp.n_actions}), one row per state and one column per action"
+        raise InvalidParameter.of("policy", table.shape, rule)
+    prob = table[mdp.src, mdp.act]
+    wrong = ~((prob > 0.0) & (prob <= 1.0 + _ROUNDING))
+    if np.any(wrong):
+        e = int(np.argmax(wrong))
+        rule = f"must be probabilities above 0 (state {mdp.src[e]}, action {mdp.act[e]})"
+        index = int(mdp.src[e]), int(mdp.act[e])
+        raise InvalidParameter.of("policy", float(prob[e]), rule, index=index)
+    return EdgeFeatures(sparse.csr_array(np.log(prob)[:, None]), (name,))
 
 
 def turn_features(

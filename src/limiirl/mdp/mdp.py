@@ -14,9 +14,10 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray, Int32Array, IntArray
-from limiirl._validation import as_floats, to_array
+from limiirl._validation import as_floats, check_each, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
-from limiirl.mdp import estimation, from_arrays, from_libraries, indexing, io, validate
+from limiirl.kernels.graph import pair_index, pair_starts, row_pointers
+from limiirl.mdp import estimation, from_arrays, from_libraries, io, validate
 from limiirl.mdp import features as feature_rules
 from limiirl.mdp.features import FeatureMatrix, same_features
 
@@ -200,7 +201,7 @@ class MDP:
 
     def _set(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray) and not feature_rules.is_frozen(value):
-            value = _frozen(np.array(value, order="C"))
+            value = _freeze(np.array(value, order="C"))
         object.__setattr__(self, name, value)
 
     def _set_features(self) -> None:
@@ -282,33 +283,33 @@ class MDP:
     @cached_property
     def out_ptr(self) -> IntArray:
         """Pointers (S + 1,): the edges that leave s are ``out_ptr[s]:out_ptr[s + 1]``."""
-        return _frozen(indexing.row_pointers(self.src, self.n_states))
+        return _freeze(row_pointers(self.src, self.n_states))
 
     @cached_property
     def in_order(self) -> Int32Array:
         """Permutation (E,) that sorts the edges by (dst, src, act)."""
         # The edges are sorted by (src, act) already, so a stable sort by dst is enough.
-        return _frozen(np.argsort(self.dst, kind="stable").astype(np.int32))
+        return _freeze(np.argsort(self.dst, kind="stable").astype(np.int32))
 
     @cached_property
     def in_ptr(self) -> IntArray:
         """Pointers (S + 1,): the edges that enter s are ``in_order[in_ptr[s]:in_ptr[s + 1]]``."""
-        return _frozen(indexing.row_pointers(self.dst, self.n_states))
+        return _freeze(row_pointers(self.dst, self.n_states))
 
     @cached_property
     def pair_of_edge(self) -> Int32Array:
         """Index (E,) of the (s, a) pair of each edge."""
-        return _frozen(indexing.pair_index(self.src, self.act))
+        return _freeze(pair_index(self.src, self.act))
 
     @cached_property
     def pair_state(self) -> Int32Array:
         """State (P,) of each (s, a) pair."""
-        return _frozen(self.src[indexing.pair_starts(self.src, self.act)])
+        return _freeze(self.src[pair_starts(self.src, self.act)])
 
     @cached_property
     def pair_action(self) -> Int32Array:
         """Action (P,) of each (s, a) pair."""
-        return _frozen(self.act[indexing.pair_starts(self.src, self.act)])
+        return _freeze(self.act[pair_starts(self.src, self.act)])
 
     @cached_property
     def deterministic(self) -> bool:
@@ -324,10 +325,7 @@ class MDP:
             rule = f"must have shape (K, {d}) or ({d},), one column per feature ({names})"
             raise InvalidParameter.of(name, shape, rule)
         array = np.ascontiguousarray(array).reshape(-1, d)
-        finite = np.isfinite(array)
-        if not finite.all():
-            row, column = (int(index) for index in np.argwhere(~finite)[0])
-            raise InvalidParameter.of(name, float(array[row, column]), "must be finite", index=(row, column))
+        check_each(np.isfinite(array), array, name, "must be finite")
         return array
 
     def check_no_goal_features(self) -> None:
@@ -423,6 +421,6 @@ class MDP:
         return describe(self)
 
 
-def _frozen(array: _Array) -> _Array:
+def _freeze(array: _Array) -> _Array:
     array.flags.writeable = False
     return array

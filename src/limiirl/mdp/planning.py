@@ -15,8 +15,8 @@ from scipy.sparse import csgraph, linalg
 from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import as_floats, check_fraction
 from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.kernels.graph import pair_starts
 from limiirl.kernels.sparse_lu import factorise_lu
-from limiirl.mdp.indexing import pair_starts
 from limiirl.mdp.mdp import MDP
 
 ROUNDING = 1e-13

@@ -1,4 +1,4 @@
-"""Shortest paths between states of an MDP with edge costs, and all loopless paths in order of cost."""
+"""Reachability, shortest paths between states of an MDP with edge costs, and all loopless paths in order of cost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,46 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order, dijkstra
 
-from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_floats
+from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import as_floats, check_each
 from limiirl.errors import InvalidParameter
 from limiirl.mdp.mdp import MDP
+
+
+def find_reachable(src: Any, dst: Any, sources: BoolArray) -> BoolArray:
+    """Return the mask (S,) of the states reachable along edges (m,) from the states of a mask (S,)."""
+    n, first = sources.size, np.flatnonzero(sources)
+    # Search from an additional node that is linked to all sources.
+    tail, head = np.concatenate([src, np.full(first.size, n)]), np.concatenate([dst, first])
+    links = sparse.csr_array((np.ones(tail.size), (tail, head)), shape=(n + 1, n + 1))
+    reached = np.zeros(n + 1, dtype=bool)
+    reached[breadth_first_order(links, n, return_predecessors=False)] = True
+    return reached[:n]
+
+
+def is_connected(mdp: MDP, start: int, goal: int) -> bool:
+    """Return True if a path leads from the start to the goal."""
+    return bool(find_reachable(mdp.src, mdp.dst, np.arange(mdp.n_states) == start)[goal])
+
+
+def shortest_path(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
+    """Return the indices (m,) of the edges of the shortest path between two connected states, for nonnegative costs."""
+    # Of parallel edges, use the edge of lowest cost or, if tied, the first edge.
+    ranked = np.lexsort((np.arange(src.size), cost, dst, src))
+    pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
+    chosen = ranked[place]
+    tail, head = np.divmod(pairs, n_states)
+    graph = sparse.csr_array((cost[chosen], (tail, head)), shape=(n_states, n_states))
+    before = dijkstra(graph, indices=[start], return_predecessors=True)[1][0]
+    path = [goal]
+    while path[-1] != start:
+        path.append(int(before[path[-1]]))
+    states = np.array(path[::-1], dtype=np.int64)
+    return np.asarray(chosen[np.searchsorted(pairs, states[:-1] * n_states + states[1:])])
+
 
 # Number of start-goal pairs per task.
 _BATCH = 64
@@ -176,11 +211,7 @@ def _costs(cost: ArrayLike, n_edges: int) -> FloatArray:
     costs = np.ascontiguousarray(as_floats(cost, "cost"))
     if costs.shape != (n_edges,):
         raise InvalidParameter.of("cost", costs.shape, f"must have shape ({n_edges},), one entry per edge")
-    wrong = ~(costs >= 0.0)
-    if np.any(wrong):
-        edge = int(np.argmax(wrong))
-        remedy = "Use inf to remove an edge."
-        raise InvalidParameter.of("cost", float(costs[edge]), "must not be negative", index=edge, remedy=remedy)
+    check_each(costs >= 0.0, costs, "cost", "must not be negative", remedy="Use inf to remove an edge.")
     return costs
 
 
@@ -190,8 +221,5 @@ def _states(values: ArrayLike, name: str, mdp: MDP) -> IntArray:
         return np.empty(0, dtype=np.int64)
     if states.ndim != 1 or states.dtype.kind not in "iu":
         raise InvalidParameter.of(name, values, "must be a one-dimensional array of states")
-    wrong = (states < 0) | (states >= mdp.n_states)
-    if np.any(wrong):
-        i = int(np.argmax(wrong))
-        raise InvalidParameter.of(name, int(states[i]), f"must lie in 0..{mdp.n_states - 1}", index=i)
+    check_each((states >= 0) & (states < mdp.n_states), states, name, f"must lie in 0..{mdp.n_states - 1}")
     return np.ascontiguousarray(states, dtype=np.int64)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import as_floats, check_memory, is_collection, to_array
+from limiirl._validation import as_floats, check_each, check_memory, is_collection, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
+from limiirl.kernels.graph import descents, pair_index
 from limiirl.mdp.features import FeatureMatrix, GoalFeature, first_nonfinite
-from limiirl.mdp.indexing import descents, pair_index
 
 # Tolerance for sums of probabilities. It accepts float32 tables that were normalised in double precision.
 TOLERANCE = 1e-8
@@ -179,10 +179,9 @@ def check_history(history: ArrayLike, n_states: int) -> NDArray[np.int32]:
     if array.ndim != 2 or array.shape[0] != n_states or array.shape[1] < 1 or array.dtype.kind not in "iu":
         rule = f"must be an integer array of shape ({n_states}, m) with m of at least 1"
         raise InvalidMDP.of("history", array.shape, rule, remedy="Create it with with_history.")
-    wrong = np.argwhere((array < -1) | (array > LARGEST_INDEX) | ((array < 0) & (np.arange(array.shape[1]) == 0)))
-    if wrong.size:
-        index = int(wrong[0][0]), int(wrong[0][1])
-        raise InvalidMDP.of("history", int(array[index]), "must be a state, or -1 for an absent state", index=index)
+    least = np.where(np.arange(array.shape[1]) == 0, 0, -1)
+    valid = (array >= least) & (array <= LARGEST_INDEX)
+    check_each(valid, array, "history", "must be a state, or -1 for an absent state", error=InvalidMDP)
     return array.astype(np.int32)
 
 

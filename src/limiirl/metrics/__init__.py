@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from limiirl.metrics.adequacy import Adequacy, check_fit
 from limiirl.metrics.clusterings import anid, hard_labels, nid
 from limiirl.metrics.evaluate import NLL, Evaluation, Recovery, ensemble_nll, evaluate, mixture_nll, recover
 from limiirl.metrics.evd import evd, evd_interval, ile, ile_interval
 from limiirl.metrics.gevd import GEVD, gevd
+from limiirl.metrics.groups import GroupComparison, GroupContrast, compare_groups, correct_p_values
 from limiirl.metrics.intervals import (
     Comparison,
     Interval,
@@ -28,10 +30,11 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "GEVD", "NLL", "Comparison", "Evaluation", "Interval", "Recovery", "agrees_with", "anid", "bootstrap_interval",
-    "compare_paired", "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval",
-    "feature_distance", "gevd", "hard_labels", "ile", "ile_interval", "match_rate", "mean_interval",
-    "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover",
+    "GEVD", "NLL", "Adequacy", "Comparison", "Evaluation", "GroupComparison", "GroupContrast", "Interval", "Recovery",
+    "agrees_with", "anid", "bootstrap_interval", "check_fit", "compare_groups", "compare_paired", "correct_p_values",
+    "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval", "feature_distance",
+    "gevd", "hard_labels", "ile", "ile_interval", "match_rate", "mean_interval", "missing_distance_fraction",
+    "mixture_nll", "next_action_accuracy", "nid", "recover",
 ]
 # fmt: on
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
 from limiirl._typing import FloatArray
-from limiirl._validation import check_choice, to_array
+from limiirl._validation import check_choice, check_each, to_array
 from limiirl.errors import InvalidParameter
 
 _TOLERANCE = 1e-8
@@ -190,8 +190,5 @@ def _check_responsibilities(values: ArrayLike, name: str) -> FloatArray:
         raise InvalidParameter.of(name, (array.shape, str(array.dtype)), rule)
     rows = array.astype(np.float64)
     good = (rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= _TOLERANCE)
-    if not good.all():
-        i = int(np.argmin(good))
-        rule = "must contain probabilities that sum to 1"
-        raise InvalidParameter.of(name, rows[i].tolist(), rule, index=i, remedy="Divide each row by its sum.")
+    check_each(good, rows, name, "must contain probabilities that sum to 1", remedy="Divide each row by its sum.")
     return rows

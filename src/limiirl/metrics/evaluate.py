@@ -81,7 +81,9 @@ class NLL:
         return f"NLL {grouped}{self.per_demo:.4f} per demonstration, {self.per_step:.4f} per step ({size})"
 
 
-def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None) -> NLL:
+def mixture_nll(
+    mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None, covariates: Any = None
+) -> NLL:
     """Return ``-log sum_k rho_k p(tau | theta_k)`` of each demonstration under a fitted mixture.
 
     Start and transition probabilities are included, so that values are comparable only for the same MDP and
@@ -100,7 +102,14 @@ def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike
     if not hasattr(mixture, "score_samples"):
         remedy = "For given rewards use ensemble_nll(irl, mdp, ensemble, demos)."
         raise InvalidParameter.of("mixture", type(mixture).__name__, "must be a fitted IntentMixture", remedy=remedy)
-    return _build_nll(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
+    return _build_nll(
+        -np.asarray(mixture.score_samples(demos, groups, **_options(covariates)), dtype=np.float64), units, lengths
+    )
+
+
+def _options(covariates: Any) -> dict[str, Any]:
+    """Return the argument for mixtures by covariates; other estimators do not take it."""
+    return {} if covariates is None else {"covariates": covariates}
 
 
 def ensemble_nll(
@@ -257,6 +266,7 @@ def evaluate(
     labels: ArrayLike | None = None,
     truth: RewardEnsemble | None = None,
     groups: ArrayLike | None = None,
+    covariates: Any = None,
 ) -> Evaluation:
     """Evaluate the likelihood of a fitted mixture and, if known, the recovery of the true intents and rewards.
 
@@ -271,6 +281,8 @@ def evaluate(
         True weights and rewards; rewards refer to the features of the fitted MDP.
     groups : (N,), optional
         Group of each demonstration; demonstrations of a group share one intent.
+    covariates : array or table, optional
+        Covariates of the mixture weights; required if the mixture was fitted with covariates.
 
     Examples
     --------
@@ -295,8 +307,8 @@ def evaluate(
     if isinstance(labels, RewardEnsemble):
         rule, remedy = "must be an array (N,) of true intents", "Pass an ensemble as truth=."
         raise InvalidParameter.of("labels", labels, rule, remedy=remedy)
-    score = mixture_nll(mixture, demos, groups)
-    U = mixture.predict_proba(demos, groups)
+    score = mixture_nll(mixture, demos, groups, covariates)
+    U = mixture.predict_proba(demos, groups, **_options(covariates))
     known = demos.labels if labels is None else labels
     recovery = None if known is None else recover(known, U)
     K = len(mixture.weights_)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, check_type
+from limiirl._validation import as_floats, check_each, check_type
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble, reachable_states
 from limiirl.metrics.evd import TIES, compute_optimal_values, compute_regrets, prefix_errors, worst_values
@@ -308,10 +308,7 @@ def _custom_distances(
     if costs.shape != shape:
         rule = f"must have shape {shape}: one row per true intent, one column per learned intent"
         raise InvalidParameter.of("distance", costs.shape, rule)
-    bad = np.argwhere(~(np.isfinite(costs) & (costs >= 0.0)))
-    if len(bad):
-        i, j = (int(index) for index in bad[0])
-        raise InvalidParameter.of("distance", float(costs[i, j]), "must be finite and nonnegative", index=(i, j))
+    check_each(np.isfinite(costs) & (costs >= 0.0), costs, "distance", "must be finite and nonnegative")
     return costs, name
 
 

@@ -17,7 +17,15 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, as_generator, check_choice, check_count, check_fraction, check_positive
+from limiirl._validation import (
+    as_floats,
+    as_generator,
+    check_choice,
+    check_count,
+    check_each,
+    check_fraction,
+    check_positive,
+)
 from limiirl.errors import InvalidParameter, NumericalError
 
 # Relative differences below this value are rounding errors.
@@ -58,7 +66,7 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     """
     array = _check_sample(values, "values")
     mean, n = float(array.mean()), array.size
-    quantile = float(stats.t.ppf(0.5 + _check_level(level) / 2.0, n - 1))
+    quantile = float(stats.t.ppf(0.5 + check_level(level) / 2.0, n - 1))
     half = quantile * float(array.std(ddof=1)) / math.sqrt(n)
     return Interval(mean, half, mean - half, mean + half, n)
 
@@ -89,7 +97,7 @@ def bootstrap_interval(
     >>> interval.mean, interval.low, interval.high
     (2.5, 1.0, 10.0)
     """
-    array, _ = _check_sample(values, "values"), _check_level(level)
+    array, _ = _check_sample(values, "values"), check_level(level)
     check_choice(method, "method", ("bca", "percentile"))
     check_count(n_resamples, "n_resamples", bytes_each=8.0 * array.size)
     if not callable(statistic):
@@ -97,21 +105,28 @@ def bootstrap_interval(
     estimate = float(statistic(array, axis=-1))
     if np.all(array == array[0]):  # BCa would divide by zero
         return Interval(estimate, 0.0, estimate, estimate, array.size)
-    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # an error is raised below
-        interval = stats.bootstrap(
-            (array,),
-            statistic,
-            n_resamples=check_count(n_resamples, "n_resamples"),
-            confidence_level=level,
-            method="BCa" if method == "bca" else "percentile",
-            rng=as_generator(seed),
-        ).confidence_interval
-    low, high = float(interval.low), float(interval.high)
+    low, high = bootstrap((array,), statistic, level, method, n_resamples, seed)
     if not (math.isfinite(low) and math.isfinite(high)):
         message = "The BCa interval is undefined for a degenerate bootstrap distribution. Use method='percentile'."
         raise NumericalError(message, parameter="method", value=method)
     return Interval(estimate, (high - low) / 2.0, low, high, array.size)
+
+
+def bootstrap(
+    samples: tuple[FloatArray, ...], statistic: Callable[..., Any], level: float, method: str, n: int, seed: Any
+) -> tuple[float, float]:
+    """Return the ends of the bootstrap interval of a statistic of independent samples; nan if BCa is undefined."""
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        interval = stats.bootstrap(
+            samples,
+            statistic,
+            n_resamples=n,
+            confidence_level=level,
+            method="BCa" if method == "bca" else "percentile",
+            rng=as_generator(seed),
+        ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def agrees_with(
@@ -263,7 +278,8 @@ def _describe_effect(effect: float) -> str:
     return "negligible" if size < 0.2 else "small" if size < 0.5 else "medium" if size < 0.8 else "large"
 
 
-def _check_level(level: float) -> float:
+def check_level(level: float) -> float:
+    """Return a confidence level after checking that it lies in (0, 1)."""
     if not 0.0 < check_fraction(level, "level", remedy="Pass 0.95 for 95 %.") < 1.0:
         raise InvalidParameter.of("level", level, "must lie in (0, 1)", remedy="Pass 0.95 for 95 %.")
     return level
@@ -273,8 +289,5 @@ def _check_sample(values: ArrayLike, name: str) -> FloatArray:
     array = as_floats(values, name)
     if array.ndim != 1 or array.size < 2:
         raise InvalidParameter.of(name, array.shape, "must have shape (n,) with n >= 2")
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise InvalidParameter.of(name, float(array[i]), "must be finite", index=i)
+    check_each(np.isfinite(array), array, name, "must be finite")
     return array

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_floats, check_flag, check_fraction
+from limiirl._validation import as_floats, check_each, check_flag, check_fraction
 from limiirl.demos import Demonstrations, name_demo, with_common_names
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
@@ -175,8 +175,8 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
         raise InvalidDemos(f"{message} {remedy}", parameter="demos")
     demo, t, taken = steps.demo_of_step[known], steps.t_of_step[known], mdp.act[steps.edge[known]]
     correct, probability = np.empty(known.size), np.empty(known.size)
-    for part in _batches(t + 1):
-        action = mixture.next_actions(_extract_prefixes(demos, demo[part], t[part])).action
+    for part in batch_prefixes(t + 1):
+        action = mixture.next_actions(extract_prefixes(demos, demo[part], t[part])).action
         predicted = action[np.arange(len(action)), taken[part]]
         best = action >= (1.0 - _TIE) * action.max(axis=1, keepdims=True)
         hit = best[np.arange(len(action)), taken[part]] & (predicted > 0.0)
@@ -184,7 +184,8 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     return NextActionAccuracy(demo, t, correct, probability)
 
 
-def _extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
+def extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
+    """Return the first t + 1 states of each of the given demonstrations (m,), without the last action."""
     offsets = np.concatenate([[0], np.cumsum(t + 1)])
     rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[demo] - offsets[:-1], t + 1)
     if demos.actions is None:
@@ -194,7 +195,7 @@ def _extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Dem
     return Demonstrations(demos.states[rows], offsets, actions)
 
 
-def _batches(sizes: IntArray) -> Iterator[slice]:
+def batch_prefixes(sizes: IntArray) -> Iterator[slice]:
     """Yield slices of prefixes with at most `_BATCH` states in total; a longer prefix has a slice of its own."""
     ends = np.cumsum(sizes)
     first = 0
@@ -230,7 +231,7 @@ def _measure_shared(
 
 
 def _list_elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
-    """Return the demonstration of each visited state, and the state; if `mdp` is given, of each traversed edge."""
+    """Return the demonstration and the state of each visit; with `mdp`, the demonstration and the edge of each step."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
     steps = demos.renumber(mdp).steps(mdp)
@@ -250,10 +251,7 @@ def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArr
     if array.ndim != 1 or (array.size < n if mdp is None else array.size != mdp.n_edges):
         wanted = f"(S,) with S >= {n}" if mdp is None else f"(E,) with E = {mdp.n_edges}"
         raise InvalidParameter.of("lengths", array.shape, f"must have shape {wanted}")
-    wrong = ~(np.isfinite(array) & (array >= 0.0))
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise InvalidParameter.of("lengths", float(array[i]), "must be finite and nonnegative", index=i)
+    check_each(np.isfinite(array) & (array >= 0.0), array, "lengths", "must be finite and nonnegative")
     return array
 
 

@@ -10,6 +10,7 @@ from limiirl.mixture.em import (
     Solution,
     Start,
     State,
+    WeightDesign,
     floor_weights,
     nearly_empty,
     report_iterations,
@@ -36,6 +37,7 @@ from limiirl.mixture.io import (
     FolderFormat,
     NotSerialisable,
     Writer,
+    check_data_file,
     check_mdp,
     check_target,
     decode,
@@ -43,6 +45,7 @@ from limiirl.mixture.io import (
     decode_model,
     encode_parameters,
 )
+from limiirl.mixture.membership import Effects, LikelihoodRatio, MembershipLogit, PredictedWeights
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
@@ -61,6 +64,7 @@ from limiirl.mixture.summary import (
     summarise,
     table_blocks,
     to_plain,
+    write_columns,
 )
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
@@ -73,13 +77,17 @@ __all__ = [
     "BayesianIntentMixture",
     "Callback",
     "ConvergenceMonitor",
+    "Effects",
     "FolderFormat",
     "FreeParameters",
     "GroupWeights",
     "IntentMixture",
     "Iteration",
+    "LikelihoodRatio",
     "Membership",
+    "MembershipLogit",
     "NotSerialisable",
+    "PredictedWeights",
     "Restart",
     "Selection",
     "SelectionRow",
@@ -90,11 +98,13 @@ __all__ = [
     "Starts",
     "State",
     "Summary",
+    "WeightDesign",
     "Writer",
     "align_rows",
     "align_to_labels",
     "as_responsibilities",
     "assign_columns",
+    "check_data_file",
     "check_fitted",
     "check_irl",
     "check_mdp",
@@ -124,4 +134,5 @@ __all__ = [
     "table_blocks",
     "to_plain",
     "training_demos",
+    "write_columns",
 ]

@@ -10,6 +10,9 @@ weights and all rewards together, between M-steps. Its gradient is that of the M
 
 With `shared` features, rewards are theta_k = shared + delta_k, where delta_k is 0 for these features. An M-step is one
 search over the shared rewards and the rewards of all intents (ADR 0037).
+
+With covariates, the mixture weights of unit i are a multinomial logit of x_i (`WeightDesign`), whose M-step is Newton's
+method.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax, softmax
 
 from limiirl._progress import Progress
 from limiirl._typing import BoolArray, FloatArray, IndexArray
@@ -37,6 +41,9 @@ _UNDERFLOW = 1e-250
 _RESEEDS = 3
 # Maximum number of evaluations of a fit of initial rewards, for models without a limit.
 _FIRST_EVALUATIONS = 1000
+# Maximum number of Newton steps in an M-step of weights by covariates, and the expected increase of the log-likelihood
+# per unit at which it ends.
+_NEWTON_STEPS, _DECREMENT = 25, 1e-14
 # Number of M-steps before the first quasi-Newton search and between searches, and the evaluations of a search.
 _BEFORE_SEARCH, _SEARCH_EVALUATIONS = 3, 100
 
@@ -115,7 +122,8 @@ class Start:
     """Initial weights and rewards, and the responsibilities (G, K) from which they were computed, or None.
 
     `empty` contains the intents without initial responsibilities, `warnings` the messages of the warnings that `fit`
-    issues, and `parameter` the name of the argument of `IntentMixture` that determined the rewards.
+    issues, and `parameter` the name of the argument of `IntentMixture` that determined the rewards. `logits` (K, p) are
+    those of the mixture weights by covariates, by default constant weights.
     """
 
     rho: FloatArray
@@ -124,6 +132,82 @@ class Start:
     empty: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     parameter: str = "init"
+    logits: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class WeightDesign:
+    """Mixture weights by covariates: rho_k(x_i) = softmax_k(C_k . x_i), with the reference C_0 = 0.
+
+    Attributes
+    ----------
+    X : (G, p)
+        A column of ones and the standardised covariates of units.
+    ridge : float
+        Coefficient of the penalty ridge / 2 sum_k |C_k - mean(C)|^2 on the total log-likelihood, without the
+        intercepts. It does not depend on which intent is the reference.
+    """
+
+    X: FloatArray
+    ridge: float = 0.0
+
+    def weights(self, logits: FloatArray) -> FloatArray:
+        """Return the mixture weights (G, K) for logits C (K, p)."""
+        return np.asarray(softmax(self.X @ logits.T, axis=1))
+
+    def constant(self, rho: FloatArray) -> FloatArray:
+        """Return the logits (K, p) of constant weights rho (K,)."""
+        logits = np.zeros((rho.size, self.X.shape[1]))
+        logits[:, 0] = np.log(rho) - np.log(rho[0])
+        return logits
+
+    def penalty(self, logits: FloatArray) -> float:
+        """Return the penalty of logits (K, p)."""
+        return 0.5 * self.ridge * float(np.sum((logits - logits.mean(axis=0))[:, 1:] ** 2))
+
+    def penalty_curvature(self, n_intents: int) -> FloatArray:
+        """Return the Hessian (K p, K p) of the penalty."""
+        centred = np.eye(n_intents) - 1.0 / n_intents
+        penalised = np.ones(self.X.shape[1])
+        penalised[0] = 0.0
+        return np.asarray(self.ridge * np.kron(centred, np.diag(penalised)))
+
+    def information(self, rho: FloatArray) -> FloatArray:
+        """Return sum_i (diag(rho_i) - rho_i rho_i') x (x_i x_i') (K p, K p), for weights rho (G, K)."""
+        (n, K), p = rho.shape, self.X.shape[1]
+        covariance = -rho[:, :, None] * rho[:, None, :]
+        covariance[:, np.arange(K), np.arange(K)] += rho
+        squares = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, p * p)
+        blocks = (covariance.reshape(n, K * K).T @ squares).reshape(K, K, p, p)
+        return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(K * p, K * p)
+
+    def fit(self, U: FloatArray, start: FloatArray) -> FloatArray:
+        """Return the logits (K, p) that maximise sum_ik u_ik log rho_k(x_i) minus the penalty, by Newton's method.
+
+        A step is halved until it does not lower the objective, which is concave.
+        """
+        K, p = start.shape
+        if K == 1:
+            return start
+        logits, value = start, self._value(U, start)
+        curvature = self.penalty_curvature(K)
+        for _ in range(_NEWTON_STEPS):
+            rho = self.weights(logits)
+            gradient = (((U - rho).T @ self.X).ravel() - curvature @ logits.ravel())[p:]
+            hessian = (self.information(rho) + curvature)[p:, p:]
+            direction = np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+            if not gradient @ direction > _DECREMENT * len(U):
+                break
+            step = np.concatenate([np.zeros(p), direction]).reshape(K, p)
+            while not (reached := self._value(U, logits + step)) >= value:
+                step = 0.5 * step
+                if np.max(np.abs(step)) < _DECREMENT:
+                    return logits
+            logits, value = logits + step, reached
+        return logits
+
+    def _value(self, U: FloatArray, logits: FloatArray) -> float:
+        return float(np.sum(U * log_softmax(self.X @ logits.T, axis=1))) - self.penalty(logits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +254,7 @@ class State:
     """State of EM after an iteration, from which a run can resume.
 
     The next E-step overwrites `U`; copy it to retain it. `outside` is True if the rewards lie outside the bounds.
+    `logits` (K, p) are those of the mixture weights by covariates; `rho` is then the mean weight over units.
     """
 
     rho: FloatArray
@@ -179,6 +264,7 @@ class State:
     outside: bool
     reseeds_left: int
     history: list[Iteration]
+    logits: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +279,7 @@ class Solution:
     converged: bool
     history: list[Iteration] = field(default_factory=list)
     sizes: FloatArray = field(default_factory=lambda: np.empty(0))
+    logits: FloatArray | None = None
 
     @property
     def n_iter(self) -> int:
@@ -269,7 +356,9 @@ def run(
         monitor.record(state)
     last = state.history[-1]
     fit = last.log_likelihood, last.objective, monitor.has_converged(state)
-    return Solution(state.rho, state.thetas, state.U, *fit, history=state.history, sizes=state.e_step.sizes)
+    return Solution(
+        state.rho, state.thetas, state.U, *fit, history=state.history, sizes=state.e_step.sizes, logits=state.logits
+    )
 
 
 def initialise(problem: FitProblem, start: Start, settings: Settings) -> State:
@@ -279,16 +368,18 @@ def initialise(problem: FitProblem, start: Start, settings: Settings) -> State:
     if settings.pooling is not None:
         thetas = settings.pooling.pool(problem, thetas, rho)
     outside = not np.array_equal(problem.project(thetas), thetas)
-    temperature = _temperature(settings, 0)
+    temperature, logits = _temperature(settings, 0), start.logits
+    if logits is None and problem.weight_design is not None:
+        logits = problem.weight_design.constant(rho)
     try:
-        e_step = problem.e_step(rho, thetas, U, temperature)
+        e_step = problem.e_step(unit_weights(problem, rho, logits), thetas, U, temperature)
     except DivergentPartition as error:
         message = f"The initial rewards from {start.parameter} have an infinite partition function. {error}"
         raise DivergentPartition(message, parameter=start.parameter, value=error.value, index=error.index) from error
     change = np.nan if start.U is None else e_step.change
-    values = _per_unit(problem, thetas, e_step)
+    values = _per_unit(problem, thetas, e_step, logits)
     entry = Iteration(0, *values, change, rho, temperature=temperature, event="start")
-    return State(rho, thetas, U, e_step, outside, _RESEEDS, [entry])
+    return State(rho, thetas, U, e_step, outside, _RESEEDS, [entry], logits)
 
 
 def step(problem: FitProblem, state: State, settings: Settings) -> State:
@@ -313,20 +404,33 @@ def step(problem: FitProblem, state: State, settings: Settings) -> State:
     else:
         limit = problem.limit_evaluations(settings.max_evaluations)
         thetas, n_evaluations = fit_pooled(problem, state.U, state.thetas, settings.pooling, limit)
-    rho, temperature = floor_weights(sizes, n), _temperature(settings, number)
-    e_step = problem.e_step(rho, thetas, state.U, temperature)
-    values = _per_unit(problem, thetas, e_step)
+    rho, temperature, logits = floor_weights(sizes, n), _temperature(settings, number), state.logits
+    if logits is not None:
+        logits = problem.weight_design.fit(state.U, logits)
+        rho = problem.weight_design.weights(logits).mean(axis=0)
+    e_step = problem.e_step(unit_weights(problem, rho, logits), thetas, state.U, temperature)
+    values = _per_unit(problem, thetas, e_step, logits)
     entry = Iteration(number, *values, e_step.change, rho, n_evaluations, temperature, event)
-    return State(rho, thetas, state.U, e_step, False, reseeds_left, [*state.history, entry])
+    return State(rho, thetas, state.U, e_step, False, reseeds_left, [*state.history, entry], logits)
+
+
+def unit_weights(problem: FitProblem, rho: FloatArray, logits: FloatArray | None) -> FloatArray:
+    """Return the mixture weights (G, K) of units by covariates, or constant weights rho (K,)."""
+    return rho if logits is None else np.asarray(problem.weight_design.weights(logits))
 
 
 def accelerate(problem: FitProblem, state: State, pooling: Pooling | None = None) -> State:
     """Return the state after a quasi-Newton search on the marginal likelihood and an E-step."""
-    rho, thetas, n_evaluations = maximise_marginal(problem, state.rho, state.thetas, _SEARCH_EVALUATIONS, pooling)
-    e_step = problem.e_step(rho, thetas, state.U)
-    number, values = len(state.history), _per_unit(problem, thetas, e_step)
+    logits = WeightDesign(np.ones((1, 1))).constant(state.rho) if state.logits is None else state.logits
+    logits, thetas, n_evaluations = maximise_marginal(problem, logits, state.thetas, _SEARCH_EVALUATIONS, pooling)
+    if state.logits is None:
+        rho, kept = np.asarray(softmax(logits[:, 0])), None
+    else:
+        rho, kept = problem.weight_design.weights(logits).mean(axis=0), logits
+    e_step = problem.e_step(unit_weights(problem, rho, kept), thetas, state.U)
+    number, values = len(state.history), _per_unit(problem, thetas, e_step, kept)
     entry = Iteration(number, *values, e_step.change, rho, n_evaluations, event=ACCELERATED)
-    return State(rho, thetas, state.U, e_step, False, state.reseeds_left, [*state.history, entry])
+    return State(rho, thetas, state.U, e_step, False, state.reseeds_left, [*state.history, entry], kept)
 
 
 def is_search_due(settings: Settings, history: list[Iteration]) -> bool:
@@ -345,15 +449,17 @@ def _temperature(settings: Settings, iteration: int) -> float:
     return schedule[iteration] if iteration < min(len(schedule), settings.max_iter) else 1.0
 
 
-def _per_unit(problem: FitProblem, thetas: FloatArray, e_step: EStep) -> tuple[float, float]:
-    n = len(problem.units)
+def _per_unit(problem: FitProblem, thetas: FloatArray, e_step: EStep, logits: FloatArray | None) -> tuple[float, float]:
+    n, penalty = len(problem.units), problem.penalty(thetas)
+    if logits is not None:
+        penalty += problem.weight_design.penalty(logits)
     log_likelihood = e_step.log_likelihood / n
-    return log_likelihood, log_likelihood - problem.penalty(thetas) / n
+    return log_likelihood, log_likelihood - penalty / n
 
 
 def _reassign_worst(problem: FitProblem, state: State, k: int) -> None:
     """Assign the unit with the lowest likelihood to intent k, in `state.U`."""
-    log_p = problem.log_prob(state.thetas) + np.log(state.rho)
+    log_p = problem.log_prob(state.thetas) + np.log(unit_weights(problem, state.rho, state.logits))
     worst = int(np.argmin(np.logaddexp.reduce(log_p, axis=1)))
     state.U[worst] = 0.0
     state.U[worst, k] = 1.0
@@ -464,8 +570,8 @@ def scale_of(problem: FitProblem, d: int) -> FloatArray:
 class MarginalLikelihood:
     """Negative penalised log-likelihood of a mixture per unit, as a function of one vector.
 
-    The vector contains the logits of the mixture weights, relative to the first intent, and the rewards of all intents
-    times `scale` (d,), in the order of `Pooling.pack`.
+    The vector contains the logits (K, p) of the mixture weights without those of the first intent, which are 0, and the
+    rewards of all intents times `scale` (d,), in the order of `Pooling.pack`. Without covariates, p = 1.
     """
 
     batched = False
@@ -474,23 +580,24 @@ class MarginalLikelihood:
         self.problem, self.K, self.scale = problem, n_intents, scale
         self.pooling = Pooling(np.zeros(scale.size, dtype=bool)) if pooling is None else pooling
         self.n = len(problem.units)
+        self.design = problem.weight_design
+        self.p = 1 if self.design is None else int(self.design.X.shape[1])
         self._U = problem.allocate(n_intents)
         self._objective: Any = problem.objective
 
-    def pack(self, rho: FloatArray, thetas: FloatArray) -> FloatArray:
-        """Return the vector of mixture weights (K,) and rewards (K, d)."""
-        logits = np.log(rho)
-        return np.concatenate([logits[1:] - logits[0], self.pooling.pack(thetas * self.scale)])
+    def pack(self, logits: FloatArray, thetas: FloatArray) -> FloatArray:
+        """Return the vector of logits (K, p) and rewards (K, d)."""
+        return np.concatenate([logits[1:].ravel(), self.pooling.pack(thetas * self.scale)])
 
     def unpack(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mixture weights (K,) and rewards (K, d) of a vector."""
-        logits = np.concatenate([[0.0], x[: self.K - 1]])
-        weights = np.exp(logits - logits.max())
-        return weights / weights.sum(), self.pooling.unpack(x[self.K - 1 :], self.K) / self.scale
+        """Return the logits (K, p) and rewards (K, d) of a vector."""
+        n = (self.K - 1) * self.p
+        logits = np.concatenate([np.zeros(self.p), x[:n]]).reshape(self.K, self.p)
+        return logits, self.pooling.unpack(x[n:], self.K) / self.scale
 
     def box(self, box: Box) -> Box:
         """Return the bounds on the vector, given the bounds on the rewards of one intent."""
-        logits = np.full(self.K - 1, _LARGEST_LOGIT)
+        logits = np.full((self.K - 1) * self.p, _LARGEST_LOGIT)
         sides = (np.tile(bound * self.scale, (self.K, 1)) for bound in (box.lower, box.upper))
         lower, upper = (self.pooling.pack(side) for side in sides)
         return Box(np.concatenate([-logits, lower]), np.concatenate([logits, upper]))
@@ -498,7 +605,8 @@ class MarginalLikelihood:
     def evaluate(self, points: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Return values (1,) and gradients (1, p); the value is inf if a partition function diverges."""
         del which
-        rho, thetas = self.unpack(points[0])
+        logits, thetas = self.unpack(points[0])
+        rho = np.asarray(softmax(logits[:, 0])) if self.design is None else self.design.weights(logits)
         try:
             e_step = self.problem.e_step(rho, thetas, self._U)
             # A size of 0 would make the mean over demonstrations undefined.
@@ -511,8 +619,13 @@ class MarginalLikelihood:
         value = e_step.log_likelihood - self.problem.penalty(thetas)
         n_demos = self.problem.units.broadcast(U).sum(axis=0)
         by_theta = -n_demos[:, None] * derivative - self.problem.penalty_gradient(thetas)
-        by_logit = e_step.sizes - self.n * rho
-        gradient = np.concatenate([by_logit[1:], self.pooling.sum_gradients(by_theta / self.scale)])
+        if self.design is None:
+            by_logit = (e_step.sizes - self.n * rho)[:, None]
+        else:
+            value -= self.design.penalty(logits)
+            penalty = self.design.penalty_curvature(self.K) @ logits.ravel()
+            by_logit = (self._U - rho).T @ self.design.X - penalty.reshape(self.K, self.p)
+        gradient = np.concatenate([by_logit[1:].ravel(), self.pooling.sum_gradients(by_theta / self.scale)])
         return np.array([-value / self.n]), -gradient[None] / self.n
 
 
@@ -527,15 +640,15 @@ def check_gradients(problem: FitProblem, n_intents: int, parameter: str, value: 
 
 def maximise_marginal(
     problem: FitProblem,
-    rho: FloatArray,
+    logits: FloatArray,
     thetas: FloatArray,
     max_evaluations: int,
     pooling: Pooling | None = None,
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Return weights and rewards with a higher penalised likelihood, and the number of evaluations per intent."""
+    """Return logits and rewards with a higher penalised likelihood, and the number of evaluations per intent."""
     K, d = thetas.shape
     objective = MarginalLikelihood(problem, K, scale_of(problem, d), pooling)
     box = objective.box(problem.box(d))
-    (result,) = minimise_lbfgs(objective, objective.pack(rho, thetas)[None], box, _GTOL, max_evaluations)
-    new_rho, new_thetas = objective.unpack(result.theta)
-    return new_rho, np.asarray(problem.box(d).clip(new_thetas)), result.n_evaluations
+    (result,) = minimise_lbfgs(objective, objective.pack(logits, thetas)[None], box, _GTOL, max_evaluations)
+    new_logits, new_thetas = objective.unpack(result.theta)
+    return new_logits, np.asarray(problem.box(d).clip(new_thetas)), result.n_evaluations

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from limiirl._parallel import Mapper
-from limiirl._progress import Progress, reporting
+from limiirl._progress import Progress, report_progress
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import BoundWarning, ConvergenceWarning, DegenerateIntentWarning
@@ -26,6 +26,9 @@ from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 
 # Minimum number of rewards on bounds for a warning; in small examples, all rewards may be on bounds.
 _MANY = 10
+# Difference between coefficients of standardised covariates from which a warning is issued: the odds of two intents
+# differ by a factor of 20,000 between units one standard deviation apart.
+_SEPARATED = 10.0
 
 
 class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
@@ -81,6 +84,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         Names of features, or patterns such as "link *", whose rewards are equal for all intents: theta_k = shared +
         delta_k, where delta_k is 0 for these features. Constants per link or turn remain estimable with several
         intents, and count once in BIC. Requires a model with gradients.
+    membership_ridge : float
+        Coefficient of the penalty ridge / 2 sum_k |D_k - mean(D)|^2 on the total log-likelihood, where D_k are the
+        coefficients of the standardised `covariates` of `fit`: 1 / variance of a Gaussian prior.
     random_state : int, Generator, RandomState or None
         Seed of the clusterings and random initialisations; results are reproducible for an integer.
     progress : callable, optional
@@ -91,7 +97,11 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     weights_, thetas_ : (K,), (K, d)
-        Mixture weights and rewards.
+        Mixture weights and rewards; with covariates, the mean weights over demonstrations or groups.
+    membership_ : MembershipLogit or None
+        Mixture weights by covariates: coefficients, odds ratios, marginal effects and predicted weights.
+    membership_logits_, covariates_ : (K, 1 + m), CovariateScale, or None
+        Intercepts and coefficients of standardised covariates, relative to intent 0, and the scale of the covariates.
     ensemble_ : RewardEnsemble
         `weights_` and `thetas_` as one object.
     responsibilities_, labels_ : (N, K), (N,)
@@ -145,6 +155,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         annealing: tuple[float, int] | None = None,
         accelerate: bool = False,
         shared: str | Sequence[str] | None = None,
+        membership_ridge: float = 0.0,
         random_state: Any = None,
         progress: Progress | None = None,
         verbose: bool = False,
@@ -164,12 +175,19 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.annealing = annealing
         self.accelerate = accelerate
         self.shared = shared
+        self.membership_ridge = membership_ridge
         self.random_state = random_state
         self.progress = progress
         self.verbose = verbose
 
     def fit(
-        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, executor: Mapper | None = None
+        self,
+        mdp: Any,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        executor: Mapper | None = None,
     ) -> IntentMixture:
         """Learn the intents of demonstrations.
 
@@ -180,6 +198,11 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         groups : (N,), optional
             Group of each demonstration, such as a driver, an animal or a recording (see `demos.groups`). All
             demonstrations of a group have the same intent, and mixture weights are fractions of groups.
+        covariates : (N, m) array, data frame, pyarrow Table or mapping of columns, optional
+            Mixture weights are softmax_k(c_k + D_k . x_i), with c_0 = 0 and D_0 = 0, for the row x_i of each
+            demonstration or group. Rows of a table with a column demo or group are matched by it; otherwise, there is
+            one row per demonstration, or one per group in sorted order. Text columns have one indicator per level
+            except the first.
         executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
             Runs the `n_init` initialisations in parallel. The result is the same, bit for bit. `progress` is called
             with the iterations of an initialisation after it has finished.
@@ -189,20 +212,22 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         IntentMixture
             This estimator.
         """
-        settings, n_init = validate.make_settings(self, mdp), check_count(self.n_init, "n_init", bytes_each=500.0)
+        settings = validate.make_settings(self, validate.find_shared(self.shared, mdp))
+        n_init = check_count(self.n_init, "n_init", bytes_each=500.0)
         check_choices(self.init, self.embedding, self.reward_init)
         demos = validate.check_demos(demos, mdp)
         irl, choice = validate.resolve_model(self.irl, mdp, demos)
-        em = EMFromSeed(self, irl, settings, mdp, demos, groups)
+        scale, design = validate.make_weight_design(covariates, demos, groups, self.membership_ridge)
+        em = EMFromSeed(self, irl, settings, mdp, demos, groups, design)
         validate.check_enough_units(self.n_intents, em.problem.units)
         seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
-        with reporting("EM", self.verbose, self.progress) as report:
+        with report_progress("EM", self.verbose, self.progress) as report:
             em.report_to(report, len(seeds))
             outcomes = list(map(em, enumerate(seeds))) if executor is None else em.map(seeds, executor)
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))
-        self.model_choice_, self.data_file_ = choice, None
+        self.model_choice_, self.data_file_, self.covariates_ = choice, None, scale
         messages = dict.fromkeys(message for outcome in outcomes for message in outcome.warnings)
         self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty})
         return self
@@ -221,20 +246,20 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         keep : callable, optional
             Called with the `State` after each iteration.
         """
-        settings = validate.make_settings(self, problem.mdp)
-        with reporting("EM", self.verbose, self.progress) as report:
+        settings = validate.make_settings(self, validate.find_shared(self.shared, problem.mdp))
+        with report_progress("EM", self.verbose, self.progress) as report:
             solution = run(problem, start, settings, report_iterations(report, 0, 1, settings.max_iter), keep)
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
         self._store(solution, problem, [restart])
-        self.model_choice_, self.data_file_ = "", None
+        self.model_choice_, self.data_file_, self.covariates_ = "", None, None
         messages, empty = (start.warnings, start.empty) if isinstance(start, Start) else ((), ())
         self._warn(solution, problem, messages, empty)
         return self
 
     def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
         units, kept = problem.units, isinstance(best.U, np.ndarray)
-        self.weights_, self.thetas_ = best.rho, best.thetas
+        self.weights_, self.thetas_, self.membership_logits_ = best.rho, best.thetas, best.logits
         self.responsibilities_: Any = units.broadcast(best.U) if kept else None
         self.labels_: Any = None if self.responsibilities_ is None else np.argmax(self.responsibilities_, axis=1)
         self.groups_ = units.names if kept and units.grouped else None
@@ -278,6 +303,16 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             message = f"{what} unreliable. Use fewer intents, {advice}."
             index = small[0] if len(small) == 1 else tuple(small)
             warning = DegenerateIntentWarning(message, parameter="weights_", value=best.rho[small], index=index)
+            warnings.warn(warning, stacklevel=stacklevel)
+        if (
+            best.logits is not None
+            and (largest := float(np.max(np.ptp(best.logits[:, 1:][~empty], axis=0)))) > _SEPARATED
+        ):
+            message = (
+                f"A coefficient of the standardised covariates is {largest:.1f}: the covariates separate the intents "
+                "almost completely, so that coefficients have no finite estimate. Pass membership_ridge=1."
+            )
+            warning = DegenerateIntentWarning(message, parameter="membership_ridge", value=largest)
             warnings.warn(warning, stacklevel=stacklevel)
         n_at_bound, n_rewards = problem.count_at_bound(best.thetas[~empty])
         if self.max_iter > 0 and n_at_bound >= _MANY and 2 * n_at_bound > n_rewards:

@@ -12,15 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._estimator import NoMetadataRouting
-from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import as_generator, check_count, check_flag
-from limiirl.demos import Demonstrations, Groups
+from limiirl._parallel import Mapper
+from limiirl._typing import FloatArray
+from limiirl._validation import as_generator, check_count, check_flag, check_positive
+from limiirl.demos import Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, ModelMismatchWarning
 from limiirl.irl import FitProblem, NextActions, OptionalMembers, allow_cpu, impossible_unit, make_problem
 from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
-from limiirl.mixture.information import StandardErrors, free_parameters, standard_errors
+from limiirl.mixture.bayesian.sampling import PosteriorSamples, Priors, sample_posterior
+from limiirl.mixture.em import WeightDesign
+from limiirl.mixture.information import StandardErrors, free_parameters
+from limiirl.mixture.membership import MembershipLogit, measure_errors
 from limiirl.mixture.summary import Summary, evaluate, summarise
 
 if TYPE_CHECKING:
@@ -44,8 +48,11 @@ class FittedMixture(NoMetadataRouting):
     thetas_: FloatArray
     irl_: Any
     mdp_: Any
+    membership_ridge: float = 0.0
     model_choice_: str = ""
     data_file_: dict[str, Any] | None = None
+    membership_logits_: FloatArray | None = None
+    covariates_: CovariateScale | None = None
 
     @property
     def ensemble_(self) -> RewardEnsemble:
@@ -53,12 +60,27 @@ class FittedMixture(NoMetadataRouting):
         validate.check_fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
-    def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Fit the mixture and return the most probable intent (N,) of each demonstration."""
-        return np.asarray(cast("Any", self).fit(mdp, demos, groups).labels_)
+    @property
+    def membership_(self) -> MembershipLogit | None:
+        """Mixture weights by covariates; None if `fit` was called without covariates."""
+        validate.check_fitted(self)
+        if self.membership_logits_ is None or self.covariates_ is None:
+            return None
+        return MembershipLogit(self.covariates_, self.membership_logits_, self)
+
+    def fit_predict(
+        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, **options: Any
+    ) -> NDArray[np.int64]:
+        """Fit the mixture and return the most probable intent (N,) of each demonstration; `options` are for `fit`."""
+        return np.asarray(cast("Any", self).fit(mdp, demos, groups, **options).labels_)
 
     def predict_proba(
-        self, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False
+        self,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        partial: bool = False,
     ) -> FloatArray:
         """Return the posterior (N, K) over the intents of each demonstration.
 
@@ -67,32 +89,57 @@ class FittedMixture(NoMetadataRouting):
         demos : Demonstrations
         groups : (N,), optional
             Group of each demonstration; demonstrations of a group have the same posterior.
+        covariates : array or table, optional
+            Required if `fit` was called with covariates, except for the training demonstrations.
         partial : bool
             Treat each demonstration as a prefix of an unfinished trajectory.
         """
         units, log_p = self._log_prob(demos, groups, partial)
-        U, _ = self._posterior(units, log_p)
+        U, _ = self._posterior(units, log_p, self.unit_weights(demos, units, covariates))
         return units.broadcast(U)
 
-    def predict(self, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False) -> Any:
+    def predict(
+        self,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        partial: bool = False,
+    ) -> Any:
         """Return the most probable intent (N,) of each demonstration; see `predict_proba`."""
-        return np.argmax(self.predict_proba(demos, groups, partial=partial), axis=1)
+        return np.argmax(self.predict_proba(demos, groups, covariates=covariates, partial=partial), axis=1)
 
     def score_samples(
-        self, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False
+        self,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        partial: bool = False,
     ) -> FloatArray:
         """Return the log-likelihood (N,) of each demonstration, or (G,) of each group in sorted order."""
-        return self._posterior(*self._log_prob(demos, groups, partial))[1]
+        units, log_p = self._log_prob(demos, groups, partial)
+        return self._posterior(units, log_p, self.unit_weights(demos, units, covariates))[1]
 
-    def score(self, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False) -> float:
+    def score(
+        self,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        partial: bool = False,
+    ) -> float:
         """Return the mean log-likelihood per demonstration, or per group."""
-        values = self.score_samples(demos, groups, partial=partial)
+        values = self.score_samples(demos, groups, covariates=covariates, partial=partial)
         if values.size == 0:
             raise InvalidDemos.of("demos", 0, "must contain at least one demonstration")
         return float(np.mean(values))
 
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> tuple[Demonstrations, NDArray[np.int64]]:
-        """Draw n demonstrations, and return them with their intents (n,)."""
+        """Draw n demonstrations, and return them with their intents (n,).
+
+        With covariates, intents are drawn from the mean weights over the training data.
+        """
         validate.check_fitted(self)
         rng = as_generator(seed)
         labels = rng.choice(len(self.weights_), size=check_count(n, "n", bytes_each=64.0), p=self.weights_)
@@ -107,7 +154,7 @@ class FittedMixture(NoMetadataRouting):
         order[np.argsort(labels, kind="stable")] = np.arange(labels.size)
         return self._with_names(Demonstrations.concat(parts)[order]), labels
 
-    def next_actions(self, demos: Demonstrations) -> NextActions:
+    def next_actions(self, demos: Demonstrations, *, covariates: Any = None) -> NextActions:
         """Return the probabilities of each next action (N, A) and of stopping (N,) after prefixes of trajectories.
 
         Probabilities are averaged over the posterior of intents given the prefix.
@@ -122,7 +169,7 @@ class FittedMixture(NoMetadataRouting):
         array([[0.71, 0.25]])
         """
         demos = validate.check_new_demos(demos, self.mdp_)
-        posterior = self.predict_proba(demos, partial=True)
+        posterior = self.predict_proba(demos, covariates=covariates, partial=True)
         following = self._method("next_actions")(self.mdp_, self.thetas_, demos)
         action = np.einsum("nk,nka->na", posterior, following.action)
         return NextActions(action, np.sum(posterior * following.stop, axis=1))
@@ -168,13 +215,39 @@ class FittedMixture(NoMetadataRouting):
         log_prob = self._method("log_prob_prefix") if partial else self.irl_.log_prob
         return units, units.sum(np.asarray(log_prob(self.mdp_, self.thetas_, demos), dtype=np.float64))
 
-    def _posterior(self, units: Groups, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the responsibilities (G, K) and log-likelihoods (G,) of units."""
+    def _posterior(self, units: Groups, log_p: FloatArray, rho: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the responsibilities (G, K) and log-likelihoods (G,) of units with weights rho (K,) or (G, K)."""
         U = np.zeros(log_p.shape)
-        result = e_step(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
+        with np.errstate(divide="ignore"):  # a weight by covariates may be less than the smallest float
+            log_joint = log_p + np.log(rho)
+        result = e_step(np.ascontiguousarray(log_joint), self.thetas_, np.empty(0), np.zeros(log_p.shape[1]), U)
         if result.bad_row >= 0:
             raise impossible_unit(units, result.bad_row)
-        return U, np.asarray(np.logaddexp.reduce(log_p + np.log(self.weights_), axis=1))
+        return U, np.asarray(np.logaddexp.reduce(log_joint, axis=1))
+
+    def unit_weights(self, demos: Any, units: Groups, covariates: Any) -> FloatArray:
+        """Return the mixture weights (G, K) of units with covariates, or (K,) without."""
+        design = self._weight_design(demos, units, covariates)
+        return self.weights_ if design is None else design.weights(cast("FloatArray", self.membership_logits_))
+
+    def _weight_design(self, demos: Any, units: Groups, covariates: Any) -> WeightDesign | None:
+        """Return the design of the covariates of units; by default, that of the training data if they are the same."""
+        if self.covariates_ is None:
+            if covariates is not None:
+                rule = "must be None, because the mixture was fitted without covariates"
+                raise InvalidParameter.of("covariates", type(covariates).__name__, rule)
+            return None
+        if covariates is not None:
+            values = Covariates.for_units(covariates, demos, units, self.covariates_).values
+            return WeightDesign(validate.add_intercept(self.covariates_.standardise(values)), self.membership_ridge)
+        problem = getattr(self, "_problem", None)
+        if problem is None or problem.demos != demos or not np.array_equal(problem.units.names, units.names):
+            listed = ", ".join(self.covariates_.columns)
+            message = (
+                f"covariates is required: the mixture weights depend on {listed}. Pass a table with these columns."
+            )
+            raise InvalidParameter(message, parameter="covariates")
+        return cast("WeightDesign", problem.weight_design)
 
     def _method(self, name: str) -> Any:
         """Return a method of the model; raise if the model does not have it, or does not list it in `supports`."""
@@ -195,7 +268,7 @@ class FittedMixture(NoMetadataRouting):
         state = dict(cast("dict[str, Any]", super().__getstate__()))
         problem: FitProblem | None = state.pop("_problem", None)
         if problem is not None:
-            state["_fitted_to"] = problem.demos, problem.units.labels
+            state["_fitted_to"] = problem.demos, problem.units.labels, problem.weight_design
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -216,7 +289,9 @@ class FittedMixture(NoMetadataRouting):
         if data is not None:
             self._problem = make_problem(self.irl_, self.mdp_, *data)
 
-    def standard_errors(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> StandardErrors:
+    def standard_errors(
+        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+    ) -> StandardErrors:
         """Return standard errors of weights and rewards from the observed information (Louis 1982).
 
         Second derivatives are exact for `MaxEnt` and for `MaxCausalEnt` and `MLIRL` with stationary policies (d linear
@@ -226,7 +301,7 @@ class FittedMixture(NoMetadataRouting):
 
         Parameters
         ----------
-        demos, groups : Demonstrations, (N,), optional
+        demos, groups, covariates : Demonstrations, (N,), array or table, optional
             The training data; required for a mixture loaded from a file.
 
         Examples
@@ -238,33 +313,98 @@ class FittedMixture(NoMetadataRouting):
         >>> mix.thetas_.round(4), mix.standard_errors().thetas.round(4)
         (array([[1.0986]]), array([[1.1547]]))
         """
-        return standard_errors(self._data(demos, groups), self.weights_, self.thetas_, self._find_shared())
+        return measure_errors(self, self._data(demos, groups, covariates))
 
-    def bic(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
+    def sample_posterior(  # noqa: PLR0913 (the data, and independent options with defaults)
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        draws: int = 1000,
+        tune: int = 500,
+        chains: int = 4,
+        prior_scale: float = 10.0,
+        concentration: float = 1.0,
+        covariate_scale: float = 2.5,
+        seed: Any = None,
+        executor: Mapper | None = None,
+    ) -> PosteriorSamples:
+        """Sample the posterior of weights and rewards by NUTS, on the exact marginal likelihood and its gradient.
+
+        Requires ``pip install 'limiirl[bayes]'`` and a model with gradients. Draws are relabelled so that each intent
+        has the demonstrations of the fitted intent.
+
+        Parameters
+        ----------
+        demos, groups, covariates : Demonstrations, (N,), array or table, optional
+            The training data; required for a mixture loaded from a file.
+        draws, tune, chains : int
+            Draws per chain, iterations of adaptation per chain, and number of chains.
+        prior_scale : float
+            Rewards are N(0, prior_scale^2) a priori, truncated to the bounds. The ridge of the model is not used.
+        concentration : float
+            Weights are Dir(concentration, ..., concentration) a priori.
+        covariate_scale : float
+            With covariates: the deviations of intercepts and coefficients of standardised covariates from their means
+            over intents are N(0, covariate_scale^2) a priori.
+        seed : int, Generator, RandomState or None
+        executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
+            Runs the chains in parallel. The draws are the same.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
+        >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
+        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
+        >>> samples = mix.sample_posterior(seed=0, chains=2)  # doctest: +SKIP
+        >>> samples.thetas.mean().round(1), samples.r_hat[1:].round(2)  # doctest: +SKIP
+        (1.3, array([1.]))
+        """
+        if getattr(self, "shared", None) is not None:
+            raise InvalidParameter.of("shared", cast("Any", self).shared, "must be None to sample the posterior")
+        priors = Priors(
+            check_positive(prior_scale, "prior_scale"),
+            check_positive(concentration, "concentration"),
+            check_positive(covariate_scale, "covariate_scale"),
+        )
+        problem = self._data(demos, groups, covariates)
+        return sample_posterior(self, problem, priors, (chains, draws, tune), seed, executor)
+
+    def bic(
+        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+    ) -> float:
         """Return the Bayesian information criterion, -2 log L + n_free log N; lower is better.
 
         N is the number of demonstrations, or of groups; the training data are the default. Rewards on a bound,
         unidentified directions and nearly empty intents are not counted in n_free.
         """
-        return self._bic(*self._evaluate(demos, groups))
+        return self._bic(*self._evaluate(demos, groups, covariates))
 
-    def aic(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
+    def aic(
+        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+    ) -> float:
         """Return Akaike's information criterion, -2 log L + 2 n_free; lower is better. See `bic`."""
-        U, log_likelihood = self._evaluate(demos, groups)
+        U, log_likelihood = self._evaluate(demos, groups, covariates)
         return -2.0 * log_likelihood + 2.0 * self._n_free(len(U))
 
-    def icl(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
+    def icl(
+        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+    ) -> float:
         """Return the integrated completed likelihood, BIC + 2 entropy(U), which penalises overlap; lower is better."""
-        U, log_likelihood = self._evaluate(demos, groups)
+        U, log_likelihood = self._evaluate(demos, groups, covariates)
         entropy = -float(np.sum(U * np.log(np.where(U > 0.0, U, 1.0))))
         return self._bic(U, log_likelihood) + 2.0 * entropy
 
-    def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
+    def summary(
+        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+    ) -> Summary:
         """Return a summary that prints as text, is shown as a table in notebooks, and converts to a dict.
 
         For a mixture loaded from a file, standard errors require the training data.
         """
-        return summarise(cast("IntentMixture", self), self._find_data(demos, groups))
+        return summarise(cast("IntentMixture", self), self._find_data(demos, groups, covariates))
 
     def report(
         self, folder: str | PathLike[str], demos: Any = None, groups: ArrayLike | None = None, **options: Any
@@ -352,35 +492,40 @@ class FittedMixture(NoMetadataRouting):
         mine = cast("IntentMixture", self)
         return restarts.permute_intents(mine, restarts.intent_order(mine, other))
 
-    def _data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem:
+    def _data(self, demos: Demonstrations | None, groups: ArrayLike | None, covariates: Any = None) -> FitProblem:
         """Return the fit problem of the given demonstrations, or of the training data."""
         validate.check_fitted(self)
         if demos is not None:
-            return make_problem(self.irl_, self.mdp_, validate.check_demos(demos, self.mdp_), groups)
-        if groups is not None:
-            message = "groups requires demos. Pass both, or neither to use the training data."
-            raise InvalidParameter(message, parameter="groups", value=groups)
+            demos = validate.check_demos(demos, self.mdp_)
+            design = self._weight_design(demos, Groups.for_demos(groups, demos), covariates)
+            return make_problem(self.irl_, self.mdp_, demos, groups, design)
+        for name, value in (("groups", groups), ("covariates", covariates)):
+            if value is not None:
+                message = f"{name} requires demos. Pass both, or neither to use the training data."
+                raise InvalidParameter(message, parameter=name, value=value)
         problem = getattr(self, "_problem", None)
         if problem is None:
             message = "demos is required, because a mixture loaded from a file has no training data."
             raise InvalidParameter(message, parameter="demos")
         return cast("FitProblem", problem)
 
-    def _find_data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem | None:
+    def _find_data(
+        self, demos: Demonstrations | None, groups: ArrayLike | None, covariates: Any = None
+    ) -> FitProblem | None:
         validate.check_fitted(self)
-        available = demos is not None or groups is not None or hasattr(self, "_problem")
-        return self._data(demos, groups) if available else None
+        available = demos is not None or groups is not None or covariates is not None or hasattr(self, "_problem")
+        return self._data(demos, groups, covariates) if available else None
 
-    def _evaluate(self, demos: Demonstrations | None, groups: ArrayLike | None) -> tuple[FloatArray, float]:
+    def _evaluate(
+        self, demos: Demonstrations | None, groups: ArrayLike | None, covariates: Any = None
+    ) -> tuple[FloatArray, float]:
         """Return the responsibilities (G, K) and the total log-likelihood of units."""
-        return evaluate(self, self._find_data(demos, groups))
+        return evaluate(self, self._find_data(demos, groups, covariates))
 
     def _bic(self, U: FloatArray, log_likelihood: float) -> float:
         return -2.0 * log_likelihood + self._n_free(len(U)) * float(np.log(len(U)))
 
     def _n_free(self, n_units: int) -> int:
-        return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units, self._find_shared()).n_free
-
-    def _find_shared(self) -> BoolArray | None:
-        """Return the mask (d,) of the features whose rewards are equal for all intents, or None."""
-        return validate.find_shared(getattr(self, "shared", None), self.mdp_)
+        n_covariates = 0 if self.covariates_ is None else len(self.covariates_.names)
+        shared = validate.find_shared(getattr(self, "shared", None), self.mdp_)
+        return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units, n_covariates, shared).n_free

@@ -196,7 +196,10 @@ class StandardErrors:
 
 
 class FreeParameters(NamedTuple):
-    """Status (K, d), mask (K,) of intents that are not nearly empty, and basis (K + K d, n_free) of free directions."""
+    """Status (K, d), mask (K,) of intents that are not nearly empty, and basis (K + K d, n_free) of free directions.
+
+    With m covariates, the basis has K (1 + m) + K d rows.
+    """
 
     status: NDArray[np.str_]
     occupied: BoolArray
@@ -206,6 +209,11 @@ class FreeParameters(NamedTuple):
     def n_free(self) -> int:
         """Number of free parameters."""
         return int(self.basis.shape[1])
+
+    @property
+    def moving(self) -> BoolArray:
+        """Mask (K, d) of rewards that are neither on a bound nor of a nearly empty intent."""
+        return np.isin(self.status, ("ok", "contrast", "not identified", "up to scale"))
 
 
 def standard_errors(
@@ -227,17 +235,31 @@ def standard_errors(
 def _standard_errors(
     problem: FitProblem, rho: FloatArray, thetas: FloatArray, shared: BoolArray | None
 ) -> StandardErrors:
-    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units), shared)
-    moving = np.isin(free.status, ("ok", "contrast", "not identified", "up to scale"))
-    observed, outer, complete, method = information(problem, rho, thetas, moving)
-    projected, complete = free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete
+    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units), shared=shared)
+    inverse, flat, method = invert(information(problem, rho, thetas, free.moving), free.basis)
+    return make_errors(free, thetas, free.basis, inverse, flat, method)
+
+
+def invert(measured: Information, basis: FloatArray) -> tuple[FloatArray, BoolArray, str]:
+    """Return the covariance (r, r) of the coordinates of a basis, the mask (r,) of flat directions, and the method."""
+    observed, outer, complete, method = measured
+    projected, complete = basis.T @ observed @ basis, (basis**2).T @ complete
     if _is_indefinite(projected, complete):
         # EM ended before a maximum, where only the outer products are positive semidefinite.
-        projected, method = free.basis.T @ outer @ free.basis, f"{OUTER_PRODUCTS}, because EM ended before the maximum"
-    inverse, flat = invert_information(projected, complete)
-    covariance = free.basis @ inverse @ free.basis.T
-    on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
-    K = len(rho)
+        projected, method = basis.T @ outer @ basis, f"{OUTER_PRODUCTS}, because EM ended before the maximum"
+    return *invert_information(projected, complete), method
+
+
+def make_errors(
+    free: FreeParameters, thetas: FloatArray, basis: FloatArray, inverse: FloatArray, flat: BoolArray, method: str
+) -> StandardErrors:
+    """Return the standard errors of K weights and thetas (K, d), which are `basis` (K + K d, r) times coordinates.
+
+    `inverse` (r, r) is the covariance of the coordinates, and `flat` the mask (r,) of directions without information.
+    """
+    covariance = basis @ inverse @ basis.T
+    on_flat = np.any(np.abs(basis[:, flat]) > _INVOLVED, axis=1)
+    K = len(thetas)
     with_error = np.isin(free.status, ("ok", "contrast"))
     variance = np.diag(covariance)
     scale = np.max(np.abs(thetas[free.occupied]), initial=0.0)
@@ -249,7 +271,7 @@ def _standard_errors(
     errors = np.sqrt(np.diag(covariance))
     inverse[flat] = inverse[:, flat] = np.nan
     rewards = errors[K:].reshape(thetas.shape)
-    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, method, free.basis, inverse)
+    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, method, basis, inverse)
 
 
 class Information(NamedTuple):
@@ -267,15 +289,15 @@ class Information(NamedTuple):
 def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray) -> Information:
     """Return the observed information of a mixture.
 
-    The matrix has K + K d rows. The weights are K parameters without the constraint that they sum to 1: restrict the
-    matrix to changes that sum to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i
+    The matrix has K + K d rows. The weights are treated as K free parameters; to impose that they sum to 1, project
+    onto directions that sum to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i
     sbar_i', which has the same expectation under the model. Rows of rewards that are not `free` (K, d) may be 0.
     """
     K, d = thetas.shape
     U = np.zeros((len(problem.units), K))
     problem.e_step(rho, thetas, U)
     curvature = problem.curvature(U, thetas, free)
-    observed = np.diag(np.concatenate([np.zeros(K), _penalty_curvature(problem, thetas).ravel()]))
+    observed = np.diag(np.concatenate([np.zeros(K), penalty_curvature(problem, thetas).ravel()]))
     outer, complete = observed.copy(), np.diag(observed).copy()
     for units, score in score_blocks(problem, thetas, free):
         u = U[units]
@@ -300,7 +322,7 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
     return Information(np.asarray(0.5 * (observed + observed.T)), outer, complete, method)
 
 
-def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
+def penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
     """Return the second differences (K, d) of the penalty, exact for a ridge."""
     curvature, here = np.zeros(thetas.shape), problem.penalty(thetas)
     if here == 0.0 and problem.penalty(thetas + 1.0) == 0.0:
@@ -313,18 +335,25 @@ def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
 
 
 def free_parameters(
-    model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int, shared: BoolArray | None = None
+    model: Any,
+    mdp: Any,
+    rho: FloatArray,
+    thetas: FloatArray,
+    n_units: int,
+    n_covariates: int = 0,
+    shared: BoolArray | None = None,
 ) -> FreeParameters:
     """Return the free parameters and a basis of the free directions; see `OptionalMembers.null_directions`.
 
-    Rewards of `shared` features (d,) change together, as one direction.
+    With covariates, each intent has 1 + n_covariates logits instead of a weight. Rewards of `shared` features (d,)
+    change together, as one direction.
     """
     K, d = thetas.shape
     members = OptionalMembers.of(model)
     box = validate.box(members.bounds, [f"parameter {j}" for j in range(d)])
     occupied = ~nearly_empty(rho * n_units, n_units) & (rho > SMALLEST_WEIGHT * (1.0 + 1e-6))
     status = np.full((K, d), "not identified")  # the longest status, so that the dtype holds all
-    blocks = [_tangent(occupied)]
+    blocks = [np.kron(_tangent(occupied), np.eye(1 + n_covariates))]
     nulls = _null_directions(members, mdp, thetas, occupied)
     for k, theta in enumerate(thetas):
         if not occupied[k]:
@@ -376,7 +405,7 @@ def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wan
 
 
 def _tangent(occupied: BoolArray) -> FloatArray:
-    """Return an orthonormal basis (K, m - 1) of changes of the m occupied weights that sum to 0."""
+    """Return an orthonormal basis (K, m - 1) of vectors that sum to 0 and are 0 outside of the m occupied intents."""
     m = int(np.count_nonzero(occupied))
     basis = np.zeros((occupied.size, max(m - 1, 0)))
     if m > 1:

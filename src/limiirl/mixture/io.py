@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from limiirl._io import as_path, atomic_write, load_json, read_arrays
 from limiirl._version import __version__
+from limiirl.demos import CovariateScale
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.irl import allow_cpu, model_class, model_name
 from limiirl.mdp import MDP, RewardEnsemble
@@ -278,15 +279,16 @@ class FolderFormat:
         if not names:
             return
         foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
-        if foreign or _HEADER not in names or not self._wrote(target / _HEADER):
+        if foreign or not self.wrote(target):
             what = foreign[0] if foreign else "other files"
             message = f"{target} contains {what} and is not overwritten. Pass another folder, or remove this one."
             raise _invalid(message, target)
 
-    def _wrote(self, path: Path) -> bool:
+    def wrote(self, folder: Path) -> bool:
+        """Return True if a folder has a header of this format."""
         try:
-            header = load_json(path.read_bytes())
-        except ValueError:
+            header = load_json((folder / _HEADER).read_bytes())
+        except (ValueError, OSError):
             return False
         return isinstance(header, dict) and header.get("format") == self.name
 
@@ -334,10 +336,19 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
         "model_choice": mixture.model_choice_,
         "data_file": mixture.data_file_,
         "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
+        "membership": _describe_membership(mixture, writer),
         "history": writer.history(mixture.history_),
         "restarts": writer.restarts(mixture.restarts_),
     }
     return header, writer.arrays
+
+
+def _describe_membership(mixture: IntentMixture, writer: Writer) -> list[Any] | None:
+    """Return JSON for the logits of the mixture weights and the scale of the covariates."""
+    if mixture.membership_logits_ is None or mixture.covariates_ is None:
+        return None
+    parts = (mixture.membership_logits_, *mixture.covariates_)
+    return [writer.encode(part, f"membership.{i}") for i, part in enumerate(parts)]
 
 
 def encode_parameters(estimator: Any, writer: Writer, init: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -366,8 +377,12 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.irl = None if header["irl"] is None else allow_cpu(decode_model(header["irl"], arrays))
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
+        written = header.get("membership")  # not in files of version 0.1
+        parts = [None, None] if written is None else [decode(part, arrays) for part in written]
+        mixture.membership_logits_ = parts[0]
+        mixture.covariates_ = None if written is None else CovariateScale(*parts[1:])
         mixture.model_choice_ = str(header.get("model_choice", ""))  # not in files of version 0.1
-        mixture.data_file_ = _check_data_file(header.get("data_file"))
+        mixture.data_file_ = check_data_file(header.get("data_file"))
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp
@@ -377,11 +392,13 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     return mixture
 
 
-def _check_data_file(written: Any) -> dict[str, Any] | None:
+def check_data_file(written: Any) -> dict[str, Any] | None:
     """Check the description of a file of demonstrations; files of version 0.1 have none."""
     if written is None:
         return None
     types = {"path": str, "sha256": str, "columns": str | None, "cut": int | None, "by_group": bool}
+    if "condition" in written:  # of switching intents
+        types["condition"] = str | None
     if set(written) != set(types) or not all(isinstance(written[name], types[name]) for name in types):
         raise ValueError("data_file is invalid")
     return dict(written)

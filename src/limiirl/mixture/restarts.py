@@ -21,7 +21,7 @@ from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import FitProblem, OptionalMembers, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.em import Callback, Settings, Solution, report_iterations, run
+from limiirl.mixture.em import Callback, Settings, Solution, WeightDesign, report_iterations, run
 from limiirl.mixture.init import Starts
 from limiirl.mixture.split_merge import refine
 
@@ -88,6 +88,8 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
         setattr(result, name, getattr(mixture, name))
     for name in ("weights_", "thetas_"):
         setattr(result, name, getattr(mixture, name)[order])
+    logits = mixture.membership_logits_
+    result.membership_logits_ = None if logits is None else logits[order] - logits[order[0]]
     for name in ("responsibilities_", "group_responsibilities_"):
         U = getattr(mixture, name, None)
         setattr(result, name, None if U is None else np.ascontiguousarray(U[:, order]))
@@ -173,12 +175,19 @@ class EMFromSeed:
     """
 
     def __init__(
-        self, mixture: IntentMixture, irl: Any, settings: Settings, mdp: Any, demos: Demonstrations, groups: Any
+        self,
+        mixture: IntentMixture,
+        irl: Any,
+        settings: Settings,
+        mdp: Any,
+        demos: Demonstrations,
+        groups: Any,
+        weight_design: WeightDesign | None = None,
     ) -> None:
         self.n_intents, self.reward_init, self.refine = mixture.n_intents, mixture.reward_init, mixture.refine
         self.init, self.embedding = mixture.init, mixture.embedding
         self.irl, self.settings = irl, settings
-        self.mdp, self.demos, self.groups = mdp, demos, groups
+        self.mdp, self.demos, self.groups, self.weight_design = mdp, demos, groups, weight_design
         self.callbacks: list[Callback | None] = []
         self._starts: Starts | None = None
 
@@ -189,7 +198,7 @@ class EMFromSeed:
     def starts(self) -> Starts:
         """The initialisations of the fit problem."""
         if self._starts is None:
-            problem = make_problem(self.irl, self.mdp, self.demos, self.groups)
+            problem = make_problem(self.irl, self.mdp, self.demos, self.groups, self.weight_design)
             self._starts = Starts(self.init, self.embedding, problem, pooling=self.settings.pooling)
         return self._starts
 

@@ -94,7 +94,7 @@ def _continue(
             if callback is not None:
                 callback(history[-1])
 
-    after = run(problem, Start(reached.rho, reached.thetas, reached.U), settings, record)
+    after = run(problem, Start(reached.rho, reached.thetas, reached.U, logits=reached.logits), settings, record)
     return replace(after, history=history)
 
 

@@ -21,8 +21,10 @@ from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, NotFitted
 from limiirl.irl import AT_BOUND, FitProblem, MaxEnt, OptionalMembers
 from limiirl.mdp import RewardEnsemble
-from limiirl.mixture.information import free_parameters, standard_errors
+from limiirl.mixture.em import unit_weights
+from limiirl.mixture.information import free_parameters
 from limiirl.mixture.init import is_given
+from limiirl.mixture.membership import measure_errors
 from limiirl.mixture.validate import find_shared
 
 if TYPE_CHECKING:
@@ -208,12 +210,13 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
     U, log_likelihood = evaluate(mixture, problem)
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
-    shared = find_shared(mixture.shared, mixture.mdp_) if hasattr(mixture, "shared") else None
-    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U), shared)
+    n_covariates = 0 if mixture.covariates_ is None else len(mixture.covariates_.names)
+    shared = find_shared(getattr(mixture, "shared", None), mixture.mdp_)
+    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U), n_covariates, shared)
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
     method = "observed information"
     if problem is not None and thetas.size <= MOST_PARAMETERS:
-        measured = standard_errors(problem, rho, thetas, shared)
+        measured = measure_errors(mixture, problem)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
         method = measured.method
     unit = _unit(mixture) if problem is None else problem.units.noun
@@ -255,7 +258,8 @@ def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, floa
             raise InvalidParameter(message, parameter="demos")
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(problem.units), len(mixture.weights_)))
-    return U, problem.e_step(mixture.weights_, mixture.thetas_, U).log_likelihood
+    rho = unit_weights(problem, mixture.weights_, mixture.membership_logits_)
+    return U, problem.e_step(rho, mixture.thetas_, U).log_likelihood
 
 
 def _unit(mixture: IntentMixture) -> str:
@@ -491,21 +495,7 @@ class Membership:
 
         In a CSV file, names that a spreadsheet would evaluate as formulas have a leading apostrophe.
         """
-        import pyarrow as pa
-        import pyarrow.csv
-        import pyarrow.parquet as pq
-
-        check_suffix(path)
-        columns, as_csv = self._columns() | {"log_likelihood": self.log_likelihood}, as_path(path).suffix == ".csv"
-        if as_csv:
-            text = {name: values.tolist() for name, values in columns.items() if values.dtype.kind == "U"}
-            columns |= {name: [escape_formula(value) for value in values] for name, values in text.items()}
-        table = pa.table({name: pa.array(values) for name, values in columns.items()})
-        with atomic_write(path) as scratch, scratch.open("wb") as stream:
-            if as_csv:
-                pyarrow.csv.write_csv(table, stream)
-            else:
-                pq.write_table(table, stream)
+        write_columns(self._columns() | {"log_likelihood": self.log_likelihood}, path)
 
     def __str__(self) -> str:
         n, K = self.posterior.shape
@@ -532,8 +522,28 @@ def _as_text(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.str_) if values.dtype.kind in "mM" else values
 
 
+def write_columns(columns: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
+    """Write columns to a .csv or .parquet file, atomically; in a CSV file, formulas have a leading apostrophe."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    check_suffix(path)
+    as_csv = as_path(path).suffix == ".csv"
+    shown: dict[str, Any] = dict(columns)
+    if as_csv:
+        text = {name: values.tolist() for name, values in columns.items() if values.dtype.kind == "U"}
+        shown |= {name: [escape_formula(value) for value in values] for name, values in text.items()}
+    table = pa.table({name: pa.array(values) for name, values in shown.items()})
+    with atomic_write(path) as scratch, scratch.open("wb") as stream:
+        if as_csv:
+            pyarrow.csv.write_csv(table, stream)
+        else:
+            pq.write_table(table, stream)
+
+
 def check_suffix(path: str | os.PathLike[str]) -> None:
-    """Raise unless `Membership.write` can write to this path."""
+    """Raise unless `write_columns` can write to this path."""
     if as_path(path).suffix not in (".csv", ".parquet"):
         raise InvalidFile(f"{path} must end in .csv or .parquet.", parameter="path", value=path)
     if not Path(path).parent.is_dir():
@@ -541,7 +551,12 @@ def check_suffix(path: str | os.PathLike[str]) -> None:
 
 
 def membership_table(
-    mixture: IntentMixture, demos: Any, groups: ArrayLike | None = None, *, partial: bool = False
+    mixture: IntentMixture,
+    demos: Any,
+    groups: ArrayLike | None = None,
+    *,
+    covariates: Any = None,
+    partial: bool = False,
 ) -> Membership:
     """Return the table of posteriors over intents, with one row per demonstration, agent or group.
 
@@ -566,8 +581,8 @@ def membership_table(
     if not hasattr(mixture, "thetas_"):
         raise NotFitted(f"mixture must be a fitted mixture; got {type(mixture).__name__}.", parameter="mixture")
     units = Groups.from_labels(groups, len(demos))
-    posterior = mixture.predict_proba(demos, groups, partial=partial)
-    log_likelihood = mixture.score_samples(demos, groups, partial=partial)
+    posterior = mixture.predict_proba(demos, groups, covariates=covariates, partial=partial)
+    log_likelihood = mixture.score_samples(demos, groups, covariates=covariates, partial=partial)
     known = demos.names if isinstance(demos, Agents) else demos.ids
     names = np.arange(len(demos)) if known is None else known
     if units.index is not None:

@@ -14,12 +14,12 @@ from sklearn.base import clone
 from limiirl._progress import check_progress
 from limiirl._typing import BoolArray, FloatArray
 from limiirl._validation import as_floats, check_choice, check_count, check_flag, check_positive
-from limiirl.demos import Agents, Demonstrations, Groups
+from limiirl.demos import Agents, Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, ModelMismatchWarning, NotFitted
 from limiirl.irl import REQUIRED, FitProblem, MaxEnt, choose_model
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.mixture.em import Pooling, Settings
+from limiirl.mixture.em import Pooling, Settings, WeightDesign
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
@@ -58,15 +58,14 @@ def find_shared(shared: str | Sequence[str] | None, mdp: Any) -> BoolArray | Non
     return mask
 
 
-def make_settings(mixture: IntentMixture, mdp: Any = None) -> Settings:
-    """Return the settings of EM from an estimator's parameters."""
+def make_settings(mixture: IntentMixture, shared: BoolArray | None = None) -> Settings:
+    """Return the settings of EM from an estimator's parameters and the mask (d,) of shared features."""
     check_count(mixture.n_intents, "n_intents")
     check_max_iter(mixture.max_iter, least=0)
     check_progress(mixture.progress)
     if mixture.refine is not None:
         check_choice(mixture.refine, "refine", ("split_merge",))
     likelihood_tol, limit = mixture.likelihood_tol, mixture.max_evaluations
-    shared = find_shared(mixture.shared, mdp)
     return Settings(
         max_iter=mixture.max_iter,
         resp_tol=check_positive(mixture.resp_tol, "resp_tol", zero=True),
@@ -77,6 +76,24 @@ def make_settings(mixture: IntentMixture, mdp: Any = None) -> Settings:
         accelerate=check_flag(mixture.accelerate, "accelerate"),
         pooling=None if shared is None else Pooling(shared),
     )
+
+
+def make_weight_design(
+    covariates: Any, demos: Any, groups: Any, ridge: Any
+) -> tuple[CovariateScale | None, WeightDesign | None]:
+    """Return the scale and the design of the covariates of the mixture weights, or None without covariates."""
+    ridge = check_positive(ridge, "membership_ridge", zero=True)
+    if covariates is None:
+        return None, None
+    checked = Covariates.for_units(covariates, demos, Groups.for_demos(groups, demos))
+    checked.check_independent()
+    scale = checked.measure()
+    return scale, WeightDesign(add_intercept(scale.standardise(checked.values)), ridge)
+
+
+def add_intercept(scaled: FloatArray) -> FloatArray:
+    """Return standardised covariates (n, m) with a first column of ones."""
+    return np.column_stack([np.ones(len(scaled)), scaled])
 
 
 def caller_stacklevel() -> int:

@@ -13,7 +13,7 @@ from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import GoalValues, MaxEnt
-from limiirl.roads.kernels.selected_inverse import return_visits
+from limiirl.kernels.sparse_lu import return_visits
 from limiirl.roads.lookup import (
     describe_class,
     describe_direction,

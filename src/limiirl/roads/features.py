@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._typing import FloatArray
+from limiirl._validation import check_each
 from limiirl.errors import InvalidNetwork, InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.roads.geometry import distance_m, regions
@@ -343,9 +344,7 @@ def _stack_extra(network: RoadNetwork, extra: Mapping[str, Any], *, check: bool)
         if column.shape != (network.n_segments,):
             rule = f"of {name!r} must have shape ({network.n_segments},)"
             raise InvalidParameter.of("extra", column.shape, rule)
-        if not np.all(np.isfinite(column)):
-            i = int(np.argmin(np.isfinite(column)))
-            raise InvalidParameter.of("extra", float(column[i]), f"of {name!r} must be finite", index=i)
+        check_each(np.isfinite(column), column, "extra", f"of {name!r} must be finite")
         longer = np.abs(column) > network.length_m / 1000.0 * (1.0 + 1e-9)
         if check and name.startswith("km") and longer.any():
             i = int(np.argmax(longer))

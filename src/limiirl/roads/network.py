@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._io import FileFormat, read_archive, write_archive
 from limiirl._typing import FloatArray, Int32Array, IntArray
+from limiirl._validation import check_each
 from limiirl.errors import InvalidFile, InvalidNetwork
 from limiirl.roads.geometry import Plane, distance_m
 
@@ -133,10 +134,8 @@ def _as_indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray
         rule = "must be a one-dimensional array of integers"
         raise InvalidNetwork.of(name, f"{array.dtype}, shape {array.shape}", rule)
     array = array.astype(np.int64)
-    wrong = (array < 0) | (array >= size)
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise InvalidNetwork.of(name, int(array[i]), f"must be an index into {of}, from 0 to {size - 1}", index=i)
+    rule = f"must be an index into {of}, from 0 to {size - 1}"
+    check_each((array >= 0) & (array < size), array, name, rule, error=InvalidNetwork)
     return array
 
 
@@ -157,11 +156,9 @@ def _make_range_error(parameter: str, kind: str, value: float, index: int) -> In
 
 def _check_positive(values: NDArray[np.float64], name: str, *, unknown: bool) -> None:
     good = np.isfinite(values) & (values > 0.0)
-    wrong = ~(good | np.isnan(values)) if unknown else ~good
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        rule = "must be positive, or NaN where unknown" if unknown else "must be positive and finite"
-        raise InvalidNetwork.of(name, float(values[i]), rule, index=i, remedy="Correct or drop this segment.")
+    rule = "must be positive, or NaN where unknown" if unknown else "must be positive and finite"
+    remedy = "Correct or drop this segment."
+    check_each(good | (unknown & np.isnan(values)), values, name, rule, error=InvalidNetwork, remedy=remedy)
 
 
 def _check_turns(fields: dict[str, Any]) -> None:

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._io import FileFormat, as_path, read_archive, write_archive
-from limiirl._parallel import Mapper
+from limiirl._parallel import BLOCK, Mapper
 from limiirl._progress import Progress, check_progress
 from limiirl._validation import check_count
 from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
 from limiirl.irl import EStep, MaxEnt, MaxEntProblem, Moments
 from limiirl.kernels.e_step import MixtureParameters
-from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture import (
     IntentMixture,

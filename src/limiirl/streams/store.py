@@ -42,7 +42,7 @@ class NewerFormat(InvalidFile):
 
 
 class ShardInfo(NamedTuple):
-    """Metadata of a shard from which `check_info` checks whether a model can be fitted to it."""
+    """Metadata of a shard, with which `check_info` validates that a model can be fitted to the shard."""
 
     n: int  # number of rows: demonstrations or groups
     n_demos: int

@@ -1,17 +1,18 @@
 """Intents that switch within a demonstration."""
 
-from limiirl.switching.dynamics import DwellTimes, SwitchingGraph
+from limiirl.switching.dynamics import DwellTimes, GroupDynamics, SwitchingGraph
 from limiirl.switching.em import SwitchingRestart
 from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
 from limiirl.switching.information import SwitchingErrors
+from limiirl.switching.io import check_target, is_saved
 from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
-from limiirl.switching.summary import SwitchingSummary
-from limiirl.switching.transitions import CovariateScale, Logits
+from limiirl.switching.summary import SwitchingSummary, summarise_switching
+from limiirl.switching.transitions import Logits
 
 __all__ = [
-    "CovariateScale",
     "DwellTimes",
+    "GroupDynamics",
     "Logits",
     "Segments",
     "SwitchingErrors",
@@ -22,5 +23,8 @@ __all__ = [
     "SwitchingSelection",
     "SwitchingSetting",
     "SwitchingSummary",
+    "check_target",
+    "is_saved",
     "select_switching",
+    "summarise_switching",
 ]

@@ -1,4 +1,4 @@
-"""Dwell times of intents, stationary shares, and the graph of switches."""
+"""Dwell times of intents, stationary shares, the graph of switches, and switching in each group."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
 
 if TYPE_CHECKING:
+    from limiirl.demos import Groups
     from limiirl.switching.inference import Segments
 
 
@@ -53,18 +54,18 @@ def expected_dwell_times(transition: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class DwellTimes:
-    """Numbers of steps for which intents last.
+    """Dwell times of the intents, in steps.
 
     Attributes
     ----------
     expected : (K,)
         Expected number of steps under the fitted transition probabilities, 1 / (1 - P_kk).
     n_segments, n_complete : (K,)
-        Number of segments of the most probable sequences of intents, and of those that are cut neither by the begin nor
-        by the end of a demonstration.
+        Number of segments of the most probable sequences of intents, and number of segments that neither begin nor end
+        with their demonstration.
     mean, median : (K,)
-        Mean and median length of all segments, which underestimate the dwell times if many are cut; nan without
-        segments.
+        Mean and median length of all segments, which underestimate the dwell times if many segments are truncated; nan
+        without segments.
 
     Examples
     --------
@@ -134,3 +135,67 @@ class SwitchingGraph:
         source, target = np.nonzero(~np.eye(len(self.counts), dtype=bool))
         columns = {"from": source, "to": target, "switches": self.counts[source, target]}
         return to_pandas(columns | {"probability": self.probability[source, target]})
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDynamics:
+    """Shares, dwell times and switching rate of each of G groups, from expected counts under the smoothed posterior.
+
+    Attributes
+    ----------
+    groups : Groups
+    steps : (G, K)
+        Expected number of steps with each intent.
+    transitions : (G, K, K)
+        Expected number of transitions from intent j to intent k.
+
+    Examples
+    --------
+    >>> from limiirl.demos import Groups
+    >>> transitions = np.array([[[8.0, 2.0], [1.0, 9.0]], [[18.0, 2.0], [3.0, 7.0]]])
+    >>> dynamics = GroupDynamics(Groups.from_labels(["a", "b"], 2), transitions.sum(axis=2), transitions)
+    >>> dynamics.shares.tolist()
+    [[0.5, 0.5], [0.6666666666666666, 0.3333333333333333]]
+    >>> dynamics.dwell_times.round(2).tolist(), dynamics.switching_rate.round(2).tolist()
+    ([[5.83, 7.5], [9.17, 3.75]], [15.0, 16.67])
+    """
+
+    groups: Groups
+    steps: FloatArray
+    transitions: FloatArray
+
+    @property
+    def shares(self) -> FloatArray:
+        """Expected fractions (G, K) of the steps."""
+        return np.asarray(self.steps / self.steps.sum(axis=1, keepdims=True))
+
+    @property
+    def dwell_times(self) -> FloatArray:
+        """Expected numbers (G, K) of steps until an intent ends; nan if a group has less than one expected step of it.
+
+        They are (n + d) / (m + 1) for n expected transitions from the intent, of which m are switches, and the dwell
+        time d of all groups: the mean under a prior with the weight of one switch, which is finite without switches.
+        """
+        stays = self.transitions.diagonal(axis1=1, axis2=2)
+        n = self.transitions.sum(axis=2)
+        switches = n - stays
+        pooled = n.sum(axis=0) / np.maximum(switches.sum(axis=0), 1.0)
+        return np.where(n >= 1.0, (n + pooled) / (switches + 1.0), np.nan)
+
+    @property
+    def switching_rate(self) -> FloatArray:
+        """Expected number (G,) of switches per 100 transitions; nan for a group without transitions."""
+        stays = np.trace(self.transitions, axis1=1, axis2=2)
+        n = self.transitions.sum(axis=(1, 2))
+        return np.asarray(100.0 * (n - stays) / np.where(n > 0.0, n, np.nan))
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per group."""
+        return to_pandas({"group": self.groups.names} | self.quantities)
+
+    @property
+    def quantities(self) -> dict[str, FloatArray]:
+        """The shares of steps, dwell times and switching rate (G,) by name."""
+        columns = {f"share of steps, intent {k}": column for k, column in enumerate(self.shares.T)}
+        columns |= {f"dwell time, intent {k}": column for k, column in enumerate(self.dwell_times.T)}
+        return columns | {"switches per 100 steps": self.switching_rate}

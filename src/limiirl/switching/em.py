@@ -57,7 +57,7 @@ _FIRST_ACCELERATED = 10
 
 @dataclass(frozen=True)
 class EM:
-    """EM for a fit problem; `ridge` is that of the coefficients of the transition model."""
+    """EM for a fit problem; `ridge` penalises the coefficients of the transition model."""
 
     problem: SwitchingProblem
     settings: Settings
@@ -95,7 +95,7 @@ class EM:
         if not np.isfinite(size) or size == 0.0:
             return state
         step = float(np.linalg.norm(change)) / size
-        if step <= 1.0:  # the extrapolation would be the last M-step, or shorter
+        if step <= 1.0:  # the extrapolation would not exceed the last M-step
             return state
         parameters = self.problem.from_vector(first + 2.0 * step * change + step**2 * curve, path[0])
         try:

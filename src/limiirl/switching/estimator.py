@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._validation import check_choice, check_count, check_positive
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Covariates, Demonstrations, Groups
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter
 from limiirl.irl import MaxCausalEnt
 from limiirl.irl import validate as irl_checks
@@ -24,7 +24,7 @@ from limiirl.switching.em import EM, SwitchingState, compare_restarts, mean_tran
 from limiirl.switching.inference import FittedSwitching
 from limiirl.switching.init import SwitchingStarts, check_init, is_random
 from limiirl.switching.problem import SwitchingProblem, check_model
-from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, KINDS, STATE, Covariates, transition_table
+from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, KINDS, STATE, transition_table
 
 if TYPE_CHECKING:
     from limiirl.switching.selection import SwitchingSelection
@@ -38,8 +38,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         P(z_0 = k) = initial_k,  P(z_{t+1} = k | z_t = j, x_t) = softmax_k(A_jk + B_k . x_t),
         P(a_t | s_t, z_t = k) = pi_k(a_t | s_t),
 
-    where x_t is empty, the state s_t (one-hot), or given covariates. A policy plans as if its intent lasted (ADR 0028).
-    The likelihood and the posteriors are exact, by the forward-backward recursion.
+    where x_t is empty, the state s_t (one-hot), or given covariates. Each policy is computed as if its intent never
+    changed (ADR 0028). The likelihood and the posteriors are exact, by the forward-backward recursion.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         Model with the same policy at every step, by default `MaxCausalEnt`. It is cloned, never modified. Its `ridge`
         is the coefficient per step.
     switching : {"homogeneous", "state", "covariates"}
-        What the probabilities of switching depend on: nothing but the intent, the state, or the `covariates` of `fit`.
+        Whether the transition probabilities are constant, depend on the state, or depend on the `covariates` of `fit`.
     init : str, array, IntentMixture or SwitchingMixture
         "kmeans" (clusters of the mean features of windows); "random" (a random intent per window); labels (n,) or
-        responsibilities (n, K) of the n decisions of all demonstrations; a fitted `IntentMixture`, of which the
-        posterior of each window is used; or a fitted `SwitchingMixture`, whose parameters are the initial ones.
+        responsibilities (n, K) of the n decisions of all demonstrations; a fitted `IntentMixture`, whose posterior is
+        computed for each window; or a fitted `SwitchingMixture`, from whose parameters EM starts.
     switching_ridge : float
         Coefficient of the penalty |B|^2 / 2 on the total log-likelihood: 1 / variance of a Gaussian prior.
     window : int
@@ -64,7 +64,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
     max_iter : int
         Maximum number of M-steps.
     tol : float
-        EM has converged when the objective, in nats per step, increases by less.
+        EM has converged when the objective, in nats per step, increases by less than this value.
     max_evaluations : int
         Maximum number of evaluations of each policy per M-step. A truncated M-step never lowers the likelihood.
     random_state : int, Generator, RandomState or None
@@ -84,7 +84,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         `transition_` without x_t; otherwise the expected fraction of the steps of intent j that are followed by intent
         k in the training data.
     stationary_ : (K,)
-        Stationary distribution of `mean_transition_`: the shares of steps in a long demonstration.
+        Stationary distribution of `mean_transition_`: the fraction of steps with each intent in a long demonstration.
     logits_ : Logits
         A (K, K) and B (K, m), for standardised covariates.
     shares_ : (K,)
@@ -100,6 +100,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         The groups that were passed to `fit`.
     covariates_ : CovariateScale or None
         Names, means and standard deviations of the covariates.
+    data_file_ : dict or None
+        Description of the file of the demonstrations, set by the command line.
     irl_, mdp_ : model, MDP
     n_demos_, n_steps_ : int
         Number of demonstrations and of decisions in the training data.
@@ -164,7 +166,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
             clustered by group if there are at least two.
         covariates : (n, m) array or frame, optional
             Covariates of the steps, if ``switching="covariates"``: one row per decision, or one row per state, in the
-            order of `demos.states`. Row t affects the transition from step t to step t + 1.
+            order of `demos.states`. Row t affects the transition from step t to step t + 1. Text columns have one
+            indicator per level except the first.
 
         Returns
         -------
@@ -180,21 +183,21 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.irl_, self.mdp_ = irl, mdp
         self.groups_ = None if groups is None else Groups.for_demos(groups, demos).labels
         checked = self._check_covariates(demos, covariates)
-        self.covariates_ = None if checked is None else checked.measure()
-        scaled = None if checked is None else self._scale(checked)
+        self.covariates_ = scale = None if checked is None else checked.measure()
+        scaled = None if checked is None or scale is None else scale.standardise(checked.values)
         problem = SwitchingProblem(irl, mdp, demos, self.switching, scaled)
         self._check_enough_steps(problem)
         em = EM(problem, settings, check_positive(self.switching_ridge, "switching_ridge", zero=True))
         starts = SwitchingStarts(self.init, problem, self.n_intents, self.window)
         seeds = validate.spawn_seeds(self.random_state, self.n_init if is_random(self.init) else 1)
-        with reporting("EM", self.verbose, self.progress) as report:
+        with report_progress("EM", self.verbose, self.progress) as report:
             runs = []
             for i, seed in enumerate(seeds):
                 start = starts.begin(np.random.default_rng(seed), first=i == 0)
                 runs.append(em.run(start, report_iterations(report, i, len(seeds), settings.max_iter)))
         self.restarts_ = compare_restarts(runs)
         self._store(problem, *runs[int(np.argmax([state.objective for state, _ in runs]))])
-        self._training = demos, covariates
+        self._training, self.data_file_ = (demos, covariates), None
         self._warn(problem)
         return self
 
@@ -218,9 +221,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
             if covariates is not None:
                 raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
             return None
-        keep = np.ones(demos.n_steps, dtype=bool)
-        keep[demos.offsets[1:] - 1] = False
-        return Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep)
+        return Covariates.for_steps(covariates, demos)
 
     def _check_enough_steps(self, problem: SwitchingProblem) -> None:
         if self.n_intents > problem.n_steps:
@@ -248,7 +249,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = last.log_likelihood, last.objective
         self.history_, self.n_iter_, self.converged_ = state.history, last.iteration, converged
         self.n_demos_, self.n_steps_ = len(problem.demos), problem.n_steps
-        # Coefficients of states that are not visited are 0, and the intercepts stand for one of the others.
+        # One column per visited state, except one, whose coefficient is absorbed by the intercepts.
         self.n_columns_ = np.unique(problem.decisions.state).size - 1 if kind == STATE else problem.design.n_columns
 
     @property
@@ -278,7 +279,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self, mdp: Any, demos: Demonstrations, n_intents: Iterable[int], *, irl: Any = None, **options: Any
     ) -> SwitchingSelection:
         """Compare numbers of intents with these parameters; see `select_switching` and `select_intents`."""
-        from limiirl.switching.selection import select_switching  # selection fits estimators
+        from limiirl.switching.selection import select_switching  # circular import
 
         template: SwitchingMixture = self
         if irl is not None:
@@ -307,7 +308,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         return io.load(cls, folder)
 
     def __sklearn_clone__(self) -> SwitchingMixture:
-        """Return an unfitted copy with the same `init`, whose fitted values are initial values."""
+        """Return an unfitted copy; `init` is not cloned, because a fitted mixture passed as `init` must stay fitted."""
         parameters = self.get_params(deep=False)
         return type(self)(
             **{name: value if name == "init" else clone(value, safe=False) for name, value in parameters.items()}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,15 +14,25 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._estimator import NoMetadataRouting
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidParameter
-from limiirl.kernels.switching import viterbi
+from limiirl.kernels.switching import count, viterbi
+from limiirl.metrics import GroupComparison, compare_groups
 from limiirl.mixture import MOST_PARAMETERS, check_fitted, free_parameters, validate
-from limiirl.switching.dynamics import DwellTimes, SwitchingGraph, expected_dwell_times, stationary_shares
+from limiirl.switching.dynamics import (
+    DwellTimes,
+    GroupDynamics,
+    SwitchingGraph,
+    expected_dwell_times,
+    stationary_shares,
+)
 from limiirl.switching.information import SwitchingErrors, switching_errors
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.summary import SwitchingSummary, summarise_switching
-from limiirl.switching.transitions import COVARIATES, Covariates, CovariateScale, Logits, transition_table
+from limiirl.switching.transitions import Logits, transition_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Number of operations up to which a summary has standard errors by default: about a minute.
 _MOST_OPERATIONS = 2e9
@@ -83,7 +96,7 @@ class Segments:
         return self.stop - self.start
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per segment; demonstrations with identifiers are named by them."""
+        """Return a pandas DataFrame with one row per segment; `demo` contains the identifiers, if there are any."""
         columns = {name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")}
         if self.ids is not None:
             columns["demo"] = self.ids[self.demo]
@@ -105,6 +118,7 @@ class FittedSwitching(NoMetadataRouting):
     covariates_: CovariateScale | None
     switching_ridge: float
     groups_: NDArray[Any] | None
+    data_file_: dict[str, Any] | None = None
     _training: tuple[Demonstrations | None, Any] = (None, None)
 
     def predictive_log_prob(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
@@ -166,14 +180,79 @@ class FittedSwitching(NoMetadataRouting):
         np.add.at(result, first, problem.e_step(parameters).decisions)
         return result
 
+    def group_dynamics(
+        self, demos: Demonstrations, groups: ArrayLike | None = None, covariates: Any = None
+    ) -> GroupDynamics:
+        """Return the shares of steps, dwell times and switching rate of each group of demonstrations.
+
+        Parameters
+        ----------
+        demos : Demonstrations
+        groups : (N,), optional
+            Group of each demonstration, such as an animal; by default, `demos.groups` or, without these, each
+            demonstration is its own group.
+        covariates : (n, m) array or frame, optional
+        """
+        problem, parameters = self._problem_of(demos, covariates)
+        units = Groups.for_demos(demos.groups if groups is None else groups, demos)
+        problem.e_step(parameters)  # raises for an impossible decision
+        chain, distinct = problem.chain(parameters), problem.design.distinct
+        counts = [count(chain, part, distinct_rows=distinct) for part in problem.split(units)]
+        steps = np.array([part.decisions.sum(axis=0) for part in counts])
+        return GroupDynamics(units, steps, np.array([part.transitions for part in counts]))
+
+    def compare_groups(
+        self,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        condition: Any = None,
+        covariates: Any = None,
+        **options: Any,
+    ) -> GroupComparison:
+        """Compare shares of steps, dwell times and switching rates between conditions.
+
+        The units of the test are groups, such as animals, not demonstrations. The test is exact if the groups are
+        exchangeable under the null hypothesis, which requires a mixture that was fitted without the conditions: to all
+        groups, or to other groups.
+
+        Parameters
+        ----------
+        demos : Demonstrations
+        groups : (N,), optional
+            Group of each demonstration; by default, `demos.groups` or, without these, each demonstration is its own
+            group.
+        condition : (N,), or mapping of groups to conditions
+            Condition of each demonstration, which is constant within a group.
+        covariates : (n, m) array or frame, optional
+        **options
+            Options of `limiirl.metrics.compare_groups`, such as `correction`.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+        >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        >>> slow, fast = [0] * 20 + [1] * 20, ([0] * 5 + [1] * 5) * 4
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 8, [slow] * 4 + [fast] * 4)
+        >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+        >>> table = sw.compare_groups(demos, condition=["slow"] * 4 + ["fast"] * 4).to_frame()
+        >>> table[["quantity", "mean_first", "mean_second", "p"]].tail(1).round(3).values.tolist()
+        [['switches per 100 steps', 17.96, 2.58, 0.029]]
+        """
+        dynamics = self.group_dynamics(demos, groups, covariates)
+        if len(self.initial_) == 1:
+            raise InvalidParameter.of("n_intents", 1, "must be at least 2, so that intents can switch")
+        units = dynamics.groups
+        given = _condition_of_groups(condition, units)
+        return compare_groups(dynamics.quantities, given, groups=units.names, **options)
+
     def standard_errors(
         self, demos: Demonstrations | None = None, covariates: Any = None, *, groups: ArrayLike | None = None
     ) -> SwitchingErrors:
         """Return standard errors of the rewards, the initial probabilities and the transition model.
 
-        They are from the observed information (Louis' identity). With groups, the covariance is the sandwich estimator
-        clustered by group, which is valid if demonstrations of a group are dependent; it needs many more groups than
-        parameters of interest. The time is that of two E-steps per free parameter.
+        The errors are computed from the observed information (Louis' identity). With groups, the covariance is the
+        sandwich estimator clustered by group, which is valid if demonstrations of a group are dependent; it needs many
+        more groups than parameters of interest. The computation takes as long as two E-steps per free parameter.
 
         Parameters
         ----------
@@ -223,15 +302,117 @@ class FittedSwitching(NoMetadataRouting):
             demos, covariates = self._training
         if demos is None:
             return summarise_switching(cast("Any", self), None, None)
-        if errors is None:
-            n_parameters = self.thetas_.size + (self.n_columns_ + len(self.initial_)) * len(self.initial_)
-            cost = float(n_parameters) * demos.n_transitions * len(self.initial_) ** 2
-            errors = n_parameters <= MOST_PARAMETERS and cost <= _MOST_OPERATIONS
         trained = demos is self._training[0]
         measured = None
-        if errors:
+        if self.has_fast_errors(demos) if errors is None else errors:
             measured = self.standard_errors() if trained else self.standard_errors(demos, covariates)
         return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured)
+
+    def has_fast_errors(self, demos: Demonstrations) -> bool:
+        """Return True if standard errors from these demonstrations take about a minute at most."""
+        K = len(self.initial_)
+        n_parameters = self.thetas_.size + (self.n_columns_ + K) * K
+        return n_parameters <= MOST_PARAMETERS and float(n_parameters) * demos.n_transitions * K**2 <= _MOST_OPERATIONS
+
+    def report(
+        self, folder: str | PathLike[str], demos: Demonstrations | None = None, covariates: Any = None, **options: Any
+    ) -> Path:
+        """Write an offline page on this mixture, with figures and tables, and return the path of the page.
+
+        The page describes the intents in words, and shows rewards with errors, dwell times, the graph of switches, the
+        time line of each recording, visits, baselines, and a comparison of groups if conditions are given.
+
+        Parameters
+        ----------
+        folder : path
+            Created if absent; other files in it are kept.
+        demos : Demonstrations, optional
+            By default the training data, which a mixture loaded from a file does not contain.
+        covariates : (n, m) array or frame, optional
+        **options
+            Options of `limiirl.report.intents.switching_report`, such as `condition`, `intent_names` and `selection`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+        >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 2, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 20])
+        >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+        >>> sw.report(tempfile.mkdtemp()).name
+        'index.html'
+        """
+        from limiirl.report.intents import write_switching
+
+        check_fitted(self)
+        return write_switching(self, folder, demos, covariates=covariates, **options)
+
+    def plot_timeline(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, intent_names: Any = None
+    ) -> Figure:
+        """Draw the most probable sequence of intents of each recording, and the posterior below it.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default the training data. At most 40 recordings are drawn; select others with an index.
+        covariates : (n, m) array or frame, optional
+        intent_names : sequence of K strings, optional
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+        >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 2, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 20])
+        >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+        >>> sw.plot_timeline().axes[0].get_xlabel()
+        'step of the recording'
+        """
+        from limiirl.report.intents import plot_switching_timeline
+
+        check_fitted(self)
+        return plot_switching_timeline(self, demos, covariates, intent_names)
+
+    def plot_rewards(
+        self,
+        demos: Demonstrations | None = None,
+        covariates: Any = None,
+        *,
+        maps: bool | None = None,
+        coordinates: ArrayLike | None = None,
+        intent_names: Any = None,
+    ) -> Figure:
+        """Draw the rewards with 95 % intervals, or maps of the reward of each state.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default the training data, which the standard errors require.
+        covariates : (n, m) array or frame, optional
+        maps : bool, optional
+            Draw one map per intent. By default, this is done if there is one feature per state and a legible layout of
+            the states: coordinates, a grid, or a small graph.
+        coordinates : (S, 2), optional
+            Positions of the states.
+        intent_names : sequence of K strings, optional
+        """
+        from limiirl.report.intents import plot_switching_rewards
+
+        check_fitted(self)
+        return plot_switching_rewards(self, demos, covariates, maps, coordinates, intent_names)
+
+    def plot_switches(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, intent_names: Any = None
+    ) -> Figure:
+        """Draw the graph of switches: shares and dwell times of the intents, and which intent follows which."""
+        from limiirl.report.intents import plot_switching_graph
+
+        check_fitted(self)
+        return plot_switching_graph(self, demos, covariates, intent_names)
 
     def score_samples(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
         """Return the log-likelihood (N,) of the actions of each demonstration, given its states.
@@ -258,8 +439,7 @@ class FittedSwitching(NoMetadataRouting):
         if self.covariates_ is None:
             message = f"transition_at requires switching='covariates'; got {self.switching!r}. See transition_."
             raise InvalidParameter(message, parameter="switching", value=self.switching)
-        n = len(covariates)
-        scaled = self._scale(Covariates.of(covariates, n, n, np.ones(n, dtype=bool)))
+        scaled = self.covariates_.standardise(Covariates.read(covariates, self.covariates_).values)
         return transition_table(self.logits_, scaled @ self.logits_.B.T)
 
     def bic(self, demos: Demonstrations | None = None, covariates: Any = None) -> float:
@@ -304,24 +484,23 @@ class FittedSwitching(NoMetadataRouting):
         check_fitted(self)
         demos = validate.check_demos(demos, self.mdp_)
         scaled = None
-        if self.switching == COVARIATES:
-            keep = np.ones(demos.n_steps, dtype=bool)
-            keep[demos.offsets[1:] - 1] = False
-            scaled = self._scale(Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep))
+        if self.covariates_ is not None:
+            scaled = self.covariates_.standardise(Covariates.for_steps(covariates, demos, self.covariates_).values)
         elif covariates is not None:
             raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
         return SwitchingProblem(self.irl_, self.mdp_, demos, self.switching, scaled), self._parameters
-
-    def _scale(self, given: Covariates) -> FloatArray:
-        """Return standardised covariates."""
-        trained = self.covariates_
-        assert trained is not None  # set by fit if switching == "covariates"
-        if given.values.shape[1] != len(trained.names):
-            rule = f"must have {len(trained.names)} columns, {', '.join(trained.names)}"
-            raise InvalidParameter.of("covariates", given.values.shape, rule)
-        return np.asarray((given.values - trained.mean) / trained.scale)
 
     def _viterbi(self, problem: SwitchingProblem, parameters: Parameters) -> NDArray[np.int64]:
         log_emission, B = problem.log_emission(parameters.thetas), parameters.logits.B
         eta = problem.design.eta(B)
         return viterbi(log_emission, np.log(parameters.initial), parameters.logits.A, eta, problem.data)
+
+
+def _condition_of_groups(condition: Any, units: Groups) -> NDArray[Any]:
+    """Return the condition (G,) of each group; raise if it varies within a group."""
+    if isinstance(condition, Mapping):
+        missing = [name for name in units.names.tolist() if name not in condition]
+        if missing:
+            raise InvalidParameter.of("condition", missing[0], "must have a condition for each group")
+        return np.asarray([condition[name] for name in units.names.tolist()])
+    return units.reduce(condition, "condition")

@@ -44,16 +44,17 @@ class SwitchingErrors:
     Attributes
     ----------
     initial : (K,)
-        nan for a probability of (almost) 0 or 1.
+        Errors of the initial probabilities; nan for a probability of (almost) 0 or 1.
     thetas, status : (K, d)
         Standard errors of rewards, and "ok" or the reason why there is none (see `StandardErrors`).
     transition : (K, K) or (S, K, K)
-        Of `transition_`; nan for a probability of (almost) 0, and in states without transitions.
+        Errors of `transition_`; nan for a probability of (almost) 0, and in states without transitions.
     A, B : (K, K), (K, m)
-        Of the logits, where A_jj = 0: A_jk is the log odds of switching from intent j to k instead of staying.
+        Errors of the logits relative to A_jj = 0: A_jk is the log odds of switching from intent j to k instead of
+        staying.
     covariance : (n, n)
-        Of the n = K + K d + K K + K m parameters initial, thetas, A and B row by row, relative to their means over
-        intents where only differences are identified.
+        Covariance of the n = K + K d + K K + K m parameters: initial, thetas, A and B, row by row. If only differences
+        between intents are identified, parameters are relative to their mean over intents.
     n_free : int
         Number of identified directions.
     method : str
@@ -103,7 +104,7 @@ class SwitchingInformation:
     ridge : float
         Coefficient of the penalty on B.
     free : FreeParameters
-        Of the rewards.
+        Free parameters of the rewards.
     """
 
     def __init__(self, problem: SwitchingProblem, parameters: Parameters, ridge: float, free: FreeParameters) -> None:
@@ -231,7 +232,7 @@ def _inside(probabilities: FloatArray) -> BoolArray:
 
 
 def _tangent(mask: BoolArray) -> FloatArray:
-    """Return an orthonormal basis (K, r - 1) of changes of the r entries of a mask that sum to 0."""
+    """Return an orthonormal basis (K, r - 1) of the vectors that sum to 0 and are 0 outside of a mask of r entries."""
     r = int(np.count_nonzero(mask))
     basis = np.zeros((mask.size, max(r - 1, 0)))
     if r > 1:
@@ -241,19 +242,8 @@ def _tangent(mask: BoolArray) -> FloatArray:
 
 def group_scores(information: SwitchingInformation, groups: Groups) -> FloatArray:
     """Return the gradient (G, n) of the log-likelihood of the demonstrations of each group."""
-    data, index = information.problem.data, groups.index
-    offsets = data.offsets
-    if index is None:
-        index = np.arange(offsets.size - 1)
-    result = []
-    for g in range(len(groups)):
-        own = np.flatnonzero(index == g)
-        lengths = offsets[own + 1] - offsets[own]
-        first = np.cumsum(lengths) - lengths
-        steps = np.arange(int(lengths.sum())) + np.repeat(offsets[own] - first, lengths)
-        part = Decisions(data.number[steps], data.row[steps], np.append(first, lengths.sum()))
-        result.append(information.score(information.count(data=part)))
-    return np.array(result)
+    parts = information.problem.split(groups)
+    return np.array([information.score(information.count(data=part)) for part in parts])
 
 
 def switching_errors(
@@ -290,7 +280,7 @@ def switching_errors(
 def _report(
     own: SwitchingInformation, covariance: FloatArray, on_flat: BoolArray, n_free: int, method: str
 ) -> SwitchingErrors:
-    """Return the errors, without those of parameters that are fixed or in flat directions."""
+    """Return the standard errors; nan for parameters that are fixed or in a flat direction of the likelihood."""
     parameters, free, layout = own.parameters, own.free, own.layout
     variance = np.diag(covariance)
     flat_initial, flat_thetas, flat_A, flat_B = layout.split(on_flat.astype(np.float64))

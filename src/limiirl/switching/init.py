@@ -19,7 +19,7 @@ from limiirl.mixture import IntentMixture, as_responsibilities, kmeans
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.transitions import Logits
 
-# Responsibility of the intent of a label, beyond equal parts of the rest.
+# Labels become responsibilities _CERTAIN * one-hot + (1 - _CERTAIN) / K, so that no responsibility is 0.
 _CERTAIN = 0.9
 # Number of windows up to which all of them are clustered; of more, a sample is clustered.
 _MOST_WINDOWS = 20_000
@@ -66,7 +66,9 @@ class SwitchingStarts:
             U = as_responsibilities(self.init, K, self.problem.units)
             return U if given.ndim == 2 else _CERTAIN * U + (1.0 - _CERTAIN) / K
         number, counts = self._windows
-        if self.init == "random":
+        if K == 1:
+            labels = np.zeros(counts.shape[0], dtype=np.int64)
+        elif self.init == "random":
             labels = rng.integers(K, size=counts.shape[0])
         else:
             labels = self._cluster(counts, rng, n_starts=20 if first else 1)
@@ -126,7 +128,7 @@ class SwitchingStarts:
         )
 
     def _m_step(self, U: FloatArray) -> Parameters:
-        """Return the parameters for responsibilities U (n, K); transitions are those between the likeliest intents."""
+        """Return the parameters for responsibilities U (n, K), with transitions between the most probable intents."""
         problem, K = self.problem, self.n_intents
         index, offsets = problem.decisions.number, problem.decisions.offsets
         m = len(problem.decisions.demos)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from limiirl._io import as_path
+from limiirl.demos import CovariateScale
 from limiirl.errors import LimiirlWarning
 from limiirl.irl import allow_cpu
 from limiirl.mixture import (
     FolderFormat,
     Writer,
+    check_data_file,
     check_fitted,
     check_mdp,
     decode,
@@ -22,12 +25,13 @@ from limiirl.mixture import (
     validate,
 )
 from limiirl.switching.em import SwitchingRestart
-from limiirl.switching.transitions import CovariateScale, Logits
+from limiirl.switching.transitions import Logits
 
 if TYPE_CHECKING:
     from limiirl.switching.estimator import SwitchingMixture
 
 _FOLDER = FolderFormat("limiirl.switching", 1)
+check_target = _FOLDER.check_target
 _RESULTS = (
     *("initial_", "thetas_", "transition_", "mean_transition_", "shares_", "groups_", "n_demos_", "n_steps_"),
     *("n_columns_", "log_likelihood_", "objective_", "n_iter_", "converged_"),
@@ -56,6 +60,7 @@ def save(mixture: SwitchingMixture, folder: str | PathLike[str]) -> None:
         "replaced": replaced,
         "irl": None if mixture.irl is None else writer.model(mixture.irl, "irl"),
         "irl_": writer.model(mixture.irl_, "irl_"),
+        "data_file": mixture.data_file_,
         "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
         "logits": [writer.encode(part, f"logits.{i}") for i, part in enumerate(mixture.logits_)],
         "covariates": None
@@ -75,6 +80,7 @@ def load(cls: type[_Switching], folder: str | PathLike[str]) -> _Switching:
         mixture.irl = None if header["irl"] is None else allow_cpu(decode_model(header["irl"], arrays))
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
+        mixture.data_file_ = check_data_file(header.get("data_file"))
         mixture.logits_ = Logits(*(decode(part, arrays) for part in header["logits"]))
         written = header["covariates"]
         mixture.covariates_ = None if written is None else CovariateScale(*(decode(x, arrays) for x in written))
@@ -87,6 +93,11 @@ def load(cls: type[_Switching], folder: str | PathLike[str]) -> _Switching:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise _FOLDER.make_error(folder, error) from error
     return mixture
+
+
+def is_saved(folder: str | PathLike[str]) -> bool:
+    """Return True if a folder contains a saved `SwitchingMixture`."""
+    return _FOLDER.wrote(as_path(folder, "folder"))
 
 
 def _check_shapes(mixture: SwitchingMixture) -> None:

@@ -7,6 +7,7 @@ number of times that each distinct decision is made with each intent.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -63,13 +64,7 @@ class DistinctDecisions(NamedTuple):
     @classmethod
     def of(cls, mdp: MDP, demos: Demonstrations) -> DistinctDecisions:
         """Return the distinct decisions: actions in a state, or transitions with an unrecorded action."""
-        alone = demos.lengths == 1
-        if np.any(alone):
-            i = int(np.argmax(alone))
-            message = (
-                f"{name_demo(demos.ids, i)} has one state, and thus no action. Remove demonstrations of one state."
-            )
-            raise InvalidDemos(message, parameter="demos", value=1, index=i)
+        check_lengths(demos)
         steps = demos.steps(mdp)
         key = np.where(steps.edge >= 0, mdp.pair_of_edge[steps.edge], 0)
         key[steps.ambiguous] = mdp.n_pairs + steps.cand_edge[steps.cand_ptr[:-1]]
@@ -87,6 +82,15 @@ class DistinctDecisions(NamedTuple):
         pieces = Demonstrations(states.ravel(), 2 * np.arange(edge.size + 1), actions.ravel())
         state = demos.states[np.arange(key.size) + steps.demo_of_step]
         return cls(pieces, number[key], state, np.asarray(steps.step_ptr), log_outcome)
+
+
+def check_lengths(demos: Demonstrations) -> None:
+    """Raise if a demonstration has no decision."""
+    alone = demos.lengths == 1
+    if np.any(alone):
+        i = int(np.argmax(alone))
+        message = f"{name_demo(demos.ids, i)} has one state, and thus no action. Remove demonstrations of one state."
+        raise InvalidDemos(message, parameter="demos", value=1, index=i)
 
 
 def check_model(model: Any) -> Any:
@@ -224,7 +228,7 @@ class SwitchingProblem:
         return np.concatenate([np.ravel(part) for part in parts])
 
     def from_vector(self, vector: FloatArray, like: Parameters) -> Parameters:
-        """Return the parameters of a vector, projected onto the feasible set; `like` has the same shapes."""
+        """Return the parameters of a vector, projected onto the feasible set; `like` provides the shapes."""
         K, thetas, B = len(like.initial), like.thetas, like.logits.B
         ends = np.cumsum([K, thetas.size, K * K])
         log_initial, theta, A, flat_B = np.split(vector, ends)
@@ -252,6 +256,17 @@ class SwitchingProblem:
         shape = (int(n_windows.sum()), len(self.decisions.demos))
         counts: Any = sparse.csr_array((np.ones(self.n_steps), (number, self.decisions.number)), shape=shape)
         return number, counts
+
+    def split(self, groups: Groups) -> Iterator[Decisions]:
+        """Yield the decisions of each group of demonstrations."""
+        data = self.data
+        index = np.arange(data.offsets.size - 1) if groups.index is None else groups.index
+        for g in range(len(groups)):
+            own = np.flatnonzero(index == g)
+            lengths = data.offsets[own + 1] - data.offsets[own]
+            first = np.cumsum(lengths) - lengths
+            steps = np.arange(int(lengths.sum())) + np.repeat(data.offsets[own] - first, lengths)
+            yield Decisions(data.number[steps], data.row[steps], np.append(first, lengths.sum()))
 
     @property
     def units(self) -> Groups:

@@ -15,16 +15,17 @@ from sklearn.base import clone
 
 from limiirl._io import to_pandas
 from limiirl._parallel import Mapper, map_tasks
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import check_count, check_positive, check_type, is_collection
 from limiirl.baselines import Baseline, MarkovChain, NGram, Uniform
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Covariates, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError, LimiirlWarning
 from limiirl.irl import MaxCausalEnt
 from limiirl.mixture import align_rows, validate
 from limiirl.switching.estimator import SwitchingMixture
-from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, Covariates
+from limiirl.switching.problem import check_lengths
+from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS
 
 # Models without rewards, to which every table compares the intents.
 _BASELINES: dict[str, type[Baseline]] = {"uniform": Uniform, "Markov chain": MarkovChain, "n-gram": NGram}
@@ -220,7 +221,7 @@ class SwitchingSelectionProblem:
         return None if self.covariates is None else self.covariates[np.repeat(members, self.demos.lengths - 1)]
 
     def apply(self, setting: SwitchingSetting) -> tuple[SwitchingMixture, Any]:
-        """Return an unfitted mixture, and the MDP, with a setting."""
+        """Return the unfitted mixture and the MDP for a setting."""
         irl = clone(MaxCausalEnt() if self.template.irl is None else self.template.irl)
         irl.set_params(ridge=setting.ridge)
         mixture: SwitchingMixture = clone(self.template)
@@ -270,7 +271,7 @@ def _compare_rows(rows: list[SwitchingRow], values: FloatArray, sizes: FloatArra
 
 
 def mean_per_step(values: FloatArray, sizes: FloatArray) -> tuple[float, float]:
-    """Return the mean per step of sums (U,) over units of some sizes (U,), and its standard error.
+    """Return the mean per step, given sums (U,) over units and their numbers of steps (U,), and its standard error.
 
     Units are independent; the steps of a unit are not.
 
@@ -300,7 +301,7 @@ def recommend_setting(rows: Iterable[SwitchingRow], n_errors: float) -> Switchin
     """
     own = [row for row in rows if row.model == "switching" and math.isfinite(row.held_out)]
     best = min(own, key=lambda row: row.behind)
-    # The best setting is 0 behind itself, with a standard error of 0.
+    # For the best setting, the difference and its standard error are 0.
     near = [row for row in own if row is best or row.behind <= n_errors * row.behind_se]
     fewest = min(row.n_intents for row in near)
     return min((row for row in near if row.n_intents == fewest), key=lambda row: row.behind).setting
@@ -346,11 +347,11 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
         As for `SwitchingMixture.fit`.
     folds : int
     outer_folds : int
-        If given, the whole selection is repeated without each of so many folds of the units, which are then scored once
-        (nested cross-validation). 0 skips it.
+        Number of outer folds of nested cross-validation, 0 for none: the selection is repeated without each fold, and
+        the units of the fold are scored with the selected setting.
     n_errors : float
-        The recommendation is the smallest number of intents whose score is within so many standard errors of the best;
-        0 recommends the best.
+        The recommendation is the smallest number of intents whose score is within `n_errors` standard errors of the
+        best; 0 recommends the best.
     seed : int, Generator, RandomState or None
         Seed of the folds; by default the `random_state` of the template.
     verbose, progress, executor
@@ -373,6 +374,7 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
         rule = "must be a name, because fits have different numbers of intents and data"
         raise InvalidParameter.of("init", type(template.init).__name__, rule)
     demos = validate.check_demos(demos, mdp)
+    check_lengths(demos)
     problem = SwitchingSelectionProblem(
         template, mdp, demos, _align_covariates(template, demos, covariates), Groups.for_demos(groups, demos)
     )
@@ -385,7 +387,7 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
     check_positive(n_errors, "n_errors", zero=True)
     fits = (len(settings) + len(_BASELINES)) * folds
     total, done = fits * (1 + (outer_folds if outer is not None else 0)) + 1, 0
-    with reporting("fits", verbose, progress) as report:
+    with report_progress("fits", verbose, progress) as report:
 
         def run(tasks: list[_Task]) -> Iterator[_Scores]:
             nonlocal done
@@ -413,9 +415,7 @@ def _align_covariates(template: SwitchingMixture, demos: Demonstrations, covaria
         if covariates is not None:
             raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
         return None
-    keep = np.ones(demos.n_steps, dtype=bool)
-    keep[demos.offsets[1:] - 1] = False
-    return Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep).values
+    return Covariates.for_steps(covariates, demos).values
 
 
 def _list_settings(
@@ -468,7 +468,7 @@ def _nest(
     n_errors: float,
     run: Any,
 ) -> tuple[tuple[float, float], tuple[SwitchingSetting, ...]]:
-    """Return the score of units by settings that were selected without them, and the settings."""
+    """Return the scores of units under settings selected without these units, and the settings."""
     total, chosen = np.zeros(len(problem.units)), []
     for fold in range(int(outer.max()) + 1):
         within = outer != fold

@@ -59,7 +59,8 @@ class SwitchingSummary:
         Rewards, and "ok" or the reason why a reward has no standard error (see `StandardErrors`).
     initial_errors, dwell_errors, transition_errors, coefficient_errors, errors : (K,), (K,), (K, K), (K, m), (K, d)
         Standard errors of `initial`, `dwell_times`, `transition`, `coefficients` and `thetas`; nan if unavailable.
-        Transitions by state or covariates have no errors of their mean; see `SwitchingMixture.standard_errors`.
+        If transitions depend on states or covariates, their mean has no standard errors; see
+        `SwitchingMixture.standard_errors`.
     method : str
         Method of the standard errors; empty without them.
     n_starts, n_best : int
@@ -108,6 +109,11 @@ class SwitchingSummary:
     method: str
     n_starts: int
     n_best: int
+
+    @property
+    def unit(self) -> str:
+        """Plural noun of the units of `log_likelihood`."""
+        return "steps"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""

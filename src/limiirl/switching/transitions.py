@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from limiirl._typing import FloatArray, IndexArray, Int32Array
-from limiirl._validation import as_floats
-from limiirl.errors import InvalidParameter
 from limiirl.irl import Box, minimise_lbfgs
 from limiirl.kernels.switching import ChainCounts, normalise_logits
 from limiirl.mixture import floor_weights
@@ -30,63 +28,6 @@ class Logits(NamedTuple):
     B: FloatArray
 
 
-class CovariateScale(NamedTuple):
-    """Names, means (m,) and standard deviations (m,) of the covariates of the training data."""
-
-    names: tuple[str, ...]
-    mean: FloatArray
-    scale: FloatArray
-
-
-class Covariates(NamedTuple):
-    """Covariates (n, m) of steps in original units, and their names."""
-
-    values: FloatArray
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, given: Any, n_steps: int, n_states: int, keep: Any) -> Covariates:
-        """Check covariates with one row per decision, or per state of the demonstrations.
-
-        Parameters
-        ----------
-        given : (n_steps, m) or (n_states, m) array or frame
-        n_steps, n_states : int
-        keep : (n_states,) mask
-            States that are followed by a decision.
-        """
-        if given is None:
-            message = "covariates is required for switching='covariates'. Pass an array (steps, m) or a frame."
-            raise InvalidParameter(message, parameter="covariates")
-        names = tuple(map(str, getattr(given, "columns", ())))
-        values = as_floats(given, "covariates", boolean=True)
-        if values.ndim == 1:
-            values = values[:, None]
-        if values.ndim != 2 or values.shape[0] not in (n_steps, n_states) or values.shape[1] == 0:
-            rule = f"must have {n_steps} rows, one per decision, or {n_states}, one per state of the demonstrations"
-            raise InvalidParameter.of("covariates", values.shape, rule)
-        names = names or tuple(f"covariate {c}" for c in range(values.shape[1]))
-        values = values[keep] if values.shape[0] == n_states else values
-        wrong = ~np.isfinite(values)
-        if np.any(wrong):
-            i, c = (int(at) for at in np.argwhere(wrong)[0])
-            rule = f"must be finite (covariate {names[c]!r}, decision {i})"
-            remedy = "Fill the gap, or cut the demonstration there."
-            raise InvalidParameter.of("covariates", float(values[i, c]), rule, index=(i, c), remedy=remedy)
-        return cls(values, names)
-
-    def measure(self) -> CovariateScale:
-        """Return the means and scales; raise if a covariate is constant."""
-        scale = self.values.std(axis=0)
-        constant = scale <= 1e-12 * np.abs(self.values).max(axis=0, initial=0.0)
-        if np.any(constant):
-            c = int(np.argmax(constant))
-            rule = f"must vary (covariate {self.names[c]!r})"
-            value = float(self.values[0, c])
-            raise InvalidParameter.of("covariates", value, rule, index=(0, c), remedy="Drop the column.")
-        return CovariateScale(self.names, self.values.mean(axis=0), scale)
-
-
 @dataclass(frozen=True, eq=False)
 class Design:
     """Row of x_t of each step: `row` (n,), and the distinct rows `X` (M, m), or None for one-hot states.
@@ -104,7 +45,7 @@ class Design:
 
     @classmethod
     def homogeneous(cls, n_steps: int) -> Design:
-        """Return the design without x."""
+        """Return the design without covariates."""
         return cls(HOMOGENEOUS, np.zeros(n_steps, dtype=np.int32), 1, np.empty((1, 0)))
 
     @classmethod
@@ -157,7 +98,7 @@ class LogitObjective:
         return value, counts.transitions - d_A, self.design.differentiate(counts.target - d_eta)
 
     def rescale(self, logits: Logits) -> None:
-        """Set the scale of each variable to the root of the inverse curvature at these logits."""
+        """Set the scale of each variable to the square root of the inverse curvature at these logits."""
         counts, eta = self.counts, self.design.eta(logits.B)
         _, d_A, d_eta = normalise_logits(logits.A, eta, counts.origin)
         p = d_A / np.maximum(d_A.sum(axis=1, keepdims=True), 1e-300)
@@ -168,11 +109,11 @@ class LogitObjective:
         self.scale = 1.0 / np.sqrt(np.maximum(curvature / self.total, 1e-6))
 
     def pack(self, logits: Logits) -> FloatArray:
-        """Return the variables (p,) of logits."""
+        """Return logits as one vector (p,) for the optimiser."""
         return np.concatenate([logits.A[self.off], logits.B.ravel()]) / self.scale
 
     def unpack(self, x: FloatArray) -> Logits:
-        """Return the logits of variables (p,)."""
+        """Return the logits of a vector (p,); the inverse of `pack`."""
         A, values = np.zeros((self.K, self.K)), x * self.scale
         n = self.K * (self.K - 1)
         A[self.off] = values[:n]

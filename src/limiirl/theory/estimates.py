@@ -79,7 +79,7 @@ class Cloud:
 
 
 def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
-    """Return the quantities of the assumptions if up to a fraction `zeta` of each expert's mass is trimmed.
+    """Return the quantities of the assumptions, with up to a fraction `zeta` of each expert's mass treated as atypical.
 
     The result's `zeta` also includes trajectories that several experts can generate, and is 1 if an expert has no
     typical point.
@@ -122,7 +122,7 @@ class _TypicalSplit:
         self.misfits = ~inside
 
     def margins(self) -> list[float]:
-        """Return the margins (between, within) along typical points, then atypical points, then misfits."""
+        """Return margins (between, within) along typical points, atypical points, and members outside T_k+, in turn."""
         cloud, typical, misfits = self.cloud, self.typical, self.misfits
         vectors = (
             (cloud.points[typical], cloud.outside[typical]),
@@ -243,7 +243,7 @@ def _max_product(projectors: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def _nearest(members: FloatArray, members_experts: BoolArray, points: FloatArray, experts: BoolArray) -> IntArray:
-    """Return, for each member (c,), the index of the point with equal features and experts; -1 if there is none."""
+    """Return the index (c,) of the point with the features and experts of each member; -1 if there is none."""
     if not len(points):
         return np.full(len(members), -1)
     scale = max(1.0, float(np.abs(points).max()))

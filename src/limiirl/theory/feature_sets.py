@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl._validation import check_choice, check_count
+from limiirl._validation import check_choice, check_count, check_each
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, FeatureMatrix
@@ -104,9 +104,9 @@ class PathSet:
         return float(np.logaddexp(self.log_Q[0], self.log_Q_other[0]))
 
     def may_stop(self, remaining: int) -> tuple[BoolArray, BoolArray]:
-        """Return the masks (S,) of states where trajectories of T, and where those of an expert, may end.
+        """Return two masks (S,): states where a trajectory of T may end, and states where an expert may stop.
 
-        `remaining` is the maximum number of states left, including the current one.
+        `remaining` is the number of states until the maximum length, including the current one.
         """
         whole = self.mdp.terminal | (remaining == 1)
         model = {"anywhere": np.ones_like(whole), "terminal": self.mdp.terminal, "terminal_or_max_length": whole}
@@ -196,10 +196,7 @@ def check_supports(mdp: MDP, given: ArrayLike, name: str) -> BoolArray:
     if array.ndim != 2 or array.shape[1] != mdp.n_pairs or len(array) == 0 or array.dtype.kind not in "biuf":
         rule = f"must have shape (K, {mdp.n_pairs}), one row per expert and one column per state-action pair"
         raise InvalidParameter.of(name, array.shape, rule, remedy="Use the order of mdp.pair_state.")
-    wrong = np.argwhere(~(array >= 0))
-    if wrong.size:
-        k, pair = wrong[0].tolist()
-        raise InvalidParameter.of(name, float(array[k, pair]), "must not be negative", index=(int(k), int(pair)))
+    check_each(array >= 0, array, name, "must not be negative")
     support: BoolArray = array > 0
     support.flags.writeable = False
     return support

@@ -73,7 +73,7 @@ def _describe_warm_start(result: Separation) -> str:
         return "should help, although EM reassigns some demonstrations"
     if result.purity < GOOD_PURITY:
         return "unreliable: clusters and intents differ in feature space. Use several initialisations, or an embedding"
-    return "unreliable: EM leaves the clusters in its first iteration. Use several initialisations"
+    return "unreliable: EM reassigns many demonstrations in its first iteration. Use several initialisations"
 
 
 def _describe_theorem(result: Separation) -> list[str]:

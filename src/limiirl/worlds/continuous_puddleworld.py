@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, Seed
-from limiirl._validation import check_choice, check_count, check_seed
+from limiirl._validation import check_choice, check_count, check_each, check_seed
 from limiirl.demos import Agent, Agents
 from limiirl.errors import ConvergenceWarning, InvalidParameter
 from limiirl.kernels.sequences import baseline
@@ -57,9 +57,7 @@ class GaussianPolicy:
         weights = np.array(self.weights, dtype=np.float64)
         if weights.ndim != 2 or len(weights) < 4 or int(np.sqrt(len(weights))) ** 2 != len(weights):
             raise InvalidParameter.of("weights", weights.shape, "must have shape (p, b) with p = 4, 9, 16, 25, ...")
-        if not np.all(np.isfinite(weights)):
-            i, j = (int(k) for k in np.argwhere(~np.isfinite(weights))[0])
-            raise InvalidParameter.of("weights", float(weights[i, j]), "must be finite", index=(i, j))
+        check_each(np.isfinite(weights), weights, "weights", "must be finite")
         if not self.variance > 0.0:
             raise InvalidParameter.of("variance", self.variance, "must be above 0")
         weights.flags.writeable = False

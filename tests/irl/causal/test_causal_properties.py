@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Demonstrations, Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import MaxEnt
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt

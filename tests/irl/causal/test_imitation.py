@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Demonstrations, Groups
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.mdp import MDP
 

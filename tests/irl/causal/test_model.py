@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Demonstrations, Groups
 from limiirl.demos.simulate import simulate
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidDemos, InvalidParameter
 from limiirl.irl.causal import stationary
@@ -390,3 +389,26 @@ def test_penalised_likelihood_of_unequal_intents_is_stationary(ridge):
         shift[index] = h
         gradient[index] = (objective(at + shift) - objective(at - shift)) / (2 * h)
     np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_states", [5, 300])
+def test_a_discount_below_rounding_needs_no_linear_system(n_states, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policies and gradients are those of a discount of 1e-14, up to a relative error of that size."""
+    rng = np.random.default_rng(0)
+    src, dst = np.repeat(np.arange(n_states), 3), rng.integers(n_states, size=3 * n_states)
+    args = {
+        "action": np.tile([0, 1, 2], n_states),
+        "n_states": n_states,
+        "edge_features": rng.normal(size=(src.size, 4)),
+    }
+    tiny, small = (MDP.from_edges(src, dst, gamma=gamma, **args) for gamma in (np.finfo(np.float64).tiny, 1e-14))
+    theta = rng.normal(size=tiny.n_features)
+    expected = MaxCausalEnt().policy(small, theta)
+    demos = simulate(small, expected[small.pair_state, small.pair_action], 20, rng, max_length=30)
+    fitted = MaxCausalEnt(ridge=1e-3).fit(small, demos)
+    monkeypatch.delattr(np.linalg, "solve")
+    np.testing.assert_allclose(MaxCausalEnt().policy(tiny, theta), expected, rtol=1e-10)
+    np.testing.assert_allclose(MaxCausalEnt(ridge=1e-3).fit(tiny, demos), fitted, rtol=0, atol=1e-4)
+    assert MaxCausalEnt().residual(tiny, theta) == 0.0
+    with raises(DivergentPartition, parameter="thetas", index=0):
+        MaxCausalEnt().policy(tiny, np.full(tiny.n_features, 1e308))

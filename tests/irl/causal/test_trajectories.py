@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from limiirl.demos import Agents, Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.causal import model as causal_model
 from limiirl.irl.causal import problem as causal_problem

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxEnt, select_intents
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition, IdentifiabilityWarning, InvalidDemos, InvalidParameter
 from limiirl.irl import with_choices
 from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips

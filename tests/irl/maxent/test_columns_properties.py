@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from limiirl._parallel import BLOCK
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP, expected_features
 from tests.helpers import examples
 from tests.oracles.compare import assert_close

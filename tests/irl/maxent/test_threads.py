@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from limiirl._parallel import BLOCK
 from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
-from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 from tests.oracles.random_mdps import lean_bytes
 

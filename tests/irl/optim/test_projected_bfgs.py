@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from limiirl import MDP, Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl import DestinationMaxEnt
 from limiirl.irl.base import Status

@@ -5,11 +5,11 @@ import pytest
 from sklearn.base import clone
 
 import limiirl as ll
+from limiirl.demos import Groups
 from limiirl.demos.agents import Agents
-from limiirl.demos.groups import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.irl.sigma_girl.likelihood import jacobian_moments
 from limiirl.irl.sigma_girl.model import SigmaGIRL
-from limiirl.irl.sigma_girl.policy_gradient import jacobian_moments
 from tests.helpers import raises
 from tests.oracles.sigma import best_gain, pickers, regulators
 

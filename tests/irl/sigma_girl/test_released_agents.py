@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from limiirl.demos import Groups
 from limiirl.demos.agents import Agents
-from limiirl.demos.groups import Groups
+from limiirl.irl.sigma_girl.likelihood import clone_policy, jacobians
 from limiirl.irl.sigma_girl.model import SigmaGIRL
-from limiirl.irl.sigma_girl.policy_gradient import clone_policy, jacobians
 from tests.oracles.released import SIZES, exact, gap, join, load, mix_sets, own, same_policy, score, seed
 
 REPEATS = 12

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiirl.irl.sigma_girl.likelihood import PROFILES
-from limiirl.irl.sigma_girl.policy_gradient import jacobian_moments, jacobians
+from limiirl.irl.sigma_girl.likelihood import PROFILES, jacobian_moments, jacobians
 from tests.oracles.sigma import (
     central_differences,
     dense_covariance,

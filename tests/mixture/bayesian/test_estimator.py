@@ -313,7 +313,7 @@ def test_the_number_of_intents_is_in_its_posterior_and_progress_reports_each_ste
 
 
 def test_verbose_writes_each_step_to_stderr(capsys, monkeypatch):
-    monkeypatch.setattr(estimator, "reporting", partial(_progress.reporting, every_s=0.0))
+    monkeypatch.setattr(estimator, "report_progress", partial(_progress.report_progress, every_s=0.0))
     mix = BayesianIntentMixture(2, Normal(), prior_scale=SCALE, verbose=True).fit(*numbers([-3.0, 3.0]))
     written = capsys.readouterr()
     assert written.out == ""

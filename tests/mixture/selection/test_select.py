@@ -320,7 +320,7 @@ def test_groups_must_fit_the_demonstrations():
 
 
 def test_verbose_writes_to_stderr(capsys, monkeypatch):
-    monkeypatch.setattr(select_module, "reporting", partial(_progress.reporting, every_s=0.0))
+    monkeypatch.setattr(select_module, "report_progress", partial(_progress.report_progress, every_s=0.0))
     select((1,), folds=2, resamples=0, verbose=True)
     written = capsys.readouterr()
     assert written.out == ""

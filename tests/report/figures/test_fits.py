@@ -64,6 +64,19 @@ def test_states_on_a_line_are_drawn_without_warnings(grid):
     assert paths.columns["state"] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("grid", [True, False])
+def test_colours_of_rewards_are_symmetric_around_zero(grid):
+    xy, links = np.column_stack([np.arange(4.0), np.zeros(4)]), np.array([[0, 1], [1, 2], [2, 3]])
+    plot = plot_visits(xy, links, {"all": [-2.0, 0.0, 1.0, 2.0]}, list("abcd"), grid=grid, rewards=True)
+    cells = plot.figure.axes[0].collections[-1]
+    cells.update_scalarmappable()
+    red, _, blue, _ = cells.get_facecolor().T
+    assert red[0] > blue[0]  # negative rewards are brown, positive ones blue
+    assert red[3] < blue[3]
+    assert abs(red[1] - blue[1]) < 0.05
+    assert plot.columns["all"] == [-2.0, 0.0, 1.0, 2.0]
+
+
 def test_steps_across_the_border_of_a_grid_are_not_drawn():
     xy, links = (
         np.column_stack([np.arange(6.0), np.zeros(6)]),

@@ -1,14 +1,22 @@
-"""Figures of one fit show the given values: convergence, responsibilities, weights, rewards, GEVD matching."""
+"""Figures of one fit show the given values: convergence, responsibilities, weights, rewards, matching and switches."""
 
 import math
 
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch, StepPatch
+from matplotlib.patches import Circle, FancyArrowPatch, PathPatch, StepPatch
 
 from limiirl.metrics.plotting import draw_flow
-from limiirl.report.figures import plot_convergence, plot_flow, plot_responsibilities, plot_rewards, plot_weights
+from limiirl.report.figures import (
+    plot_convergence,
+    plot_ethogram,
+    plot_flow,
+    plot_responsibilities,
+    plot_rewards,
+    plot_switches,
+    plot_weights,
+)
 from limiirl.report.svg import INK, SERIES
 from tests.oracles.report import render
 
@@ -150,3 +158,49 @@ def test_numbers_on_ribbons_have_contrast():
         assert (light + 0.05) / (dark + 0.05) >= 4.5, text.get_text()
     assert {text.get_color() for text in numbers} == {"#000000", "#ffffff"}
     assert {text.get_color() for text in ax.texts if "%" in text.get_text()} == {INK}
+
+
+def test_ethogram_draws_the_segments_and_the_posterior_of_each_recording():
+    path = np.array([0, 0, 1, 1, 1, 0, 2, 2])
+    U = np.random.default_rng(0).dirichlet(np.ones(3), size=8)
+    drawn = plot_ethogram(path, U, [5, 3], ["day 1", "day 2"], ["a", "b", "c"])
+    render(drawn)
+    ax = drawn.figure.axes[0]
+    boxes = [box.get_extents() for collection in ax.collections for box in collection.get_paths()]
+    # (row, first step, last step) of each segment, with one collection per recording and intent.
+    spans = sorted((round(box.y0 + 0.45), box.x0, box.x1) for box in boxes)
+    assert spans == [(0, 0.0, 2.0), (0, 2.0, 5.0), (1, 0.0, 1.0), (1, 1.0, 3.0)]
+    colours = {tuple(collection.get_facecolor()[0][:3]) for collection in ax.collections}
+    assert colours == {to_rgb(SERIES[k]) for k in range(3)}
+    areas = [patch for patch in ax.patches if isinstance(patch, StepPatch)]
+    heights = [patch.get_data().baseline - patch.get_data().values for patch in areas]
+    np.testing.assert_allclose(np.array(heights[:3]).T, 0.5 * U[:5], rtol=1e-12)
+    assert [row["step"] for row in drawn.rows] == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert [row["intent"] for row in drawn.rows] == list("aabbbacc")
+    assert "2 recordings, with 2 switches" in drawn.alt
+
+
+def test_posteriors_of_long_recordings_are_averaged_in_bins():
+    U = np.random.default_rng(1).dirichlet(np.ones(2), size=1000)
+    drawn = plot_ethogram(U.argmax(axis=1), U, [1000], ["x"], ["a", "b"])
+    render(drawn)
+    areas = [patch.get_data() for patch in drawn.figure.axes[0].patches if isinstance(patch, StepPatch)]
+    means = 2.0 * (areas[0].baseline - areas[0].values)
+    assert means.size == 240
+    np.testing.assert_allclose(np.sum(means * np.diff(areas[0].edges)), U[:, 0].sum(), rtol=1e-12)
+
+
+def test_graph_of_switches_draws_probabilities_shares_and_dwell_times():
+    P = np.array([[0.0, 0.75, 0.25], [0.99, 0.0, 0.01], [NAN, NAN, NAN]])
+    drawn = plot_switches(P, [0.5, 0.3, 0.2], [20.0, 8.0, np.inf], ["water", "home", "rest"])
+    render(drawn)
+    ax = drawn.figure.axes[0]
+    texts = [text.get_text() for text in ax.texts]
+    assert sorted(text for text in texts if "\n" not in text) == ["25 %", "75 %", "99 %"]  # 1 % is not drawn
+    assert {"water\n50 %, 20 steps", "home\n30 %, 8 steps", "rest\n20 %, never ends"} < set(texts)
+    widths = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
+    np.testing.assert_allclose(np.diff(widths), 3.0 * np.diff([0.75, 0.25, 0.99]), rtol=1e-12)
+    radius = [patch.radius for patch in ax.patches if isinstance(patch, Circle)]
+    assert radius == sorted(radius, reverse=True)
+    assert len(drawn.rows) == 6
+    assert "from home to water (99 %)" in drawn.alt

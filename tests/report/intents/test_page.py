@@ -3,7 +3,7 @@ import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SigmaGIRL, select_intents
 from limiirl.errors import DegenerateIntentWarning
-from limiirl.metrics import evaluate
+from limiirl.metrics import check_fit, evaluate
 from limiirl.report import Figure, Fold, write
 from limiirl.report.intents import intents_report, python_code
 from limiirl.report.intents.view import make_view
@@ -126,3 +126,14 @@ def test_undetermined_rewards_are_collapsed_and_visits_come_first():
     first = report.sections[0].items
     assert not any(isinstance(item, Figure) for item in first)
     assert any(isinstance(item, Fold) and isinstance(item.items[0], Figure) for item in first)
+
+
+def test_adequacy_has_a_section(fitted, tmp_path):
+    checked = check_fit(fitted, simulations=2)
+    report = intents_report(fitted, adequacy=checked)
+    assert "What the model explains worst" in titles(report)
+    write(report, tmp_path)
+    rows = (tmp_path / "tables" / "residuals.csv").read_text().splitlines()
+    assert len(rows) == 1 + 3 * 5
+    assert checked.name_demo(int(checked.by_demo.worst(1).index[0])) in rows[1]
+    assert len((tmp_path / "figures" / "adequacy.csv").read_text().splitlines()) == 1 + checked.calibration.count.size

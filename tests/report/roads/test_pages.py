@@ -22,9 +22,8 @@ from limiirl.mixture import StandardErrors
 from limiirl.report import Table, write
 from limiirl.report.map_image import map_png
 from limiirl.report.markup import prose_text
-from limiirl.report.roads.closure import change_page
 from limiirl.report.roads.figures import Panel, _free_side, find_pair, plot_driver_rewards
-from limiirl.report.roads.forecasts import _turn_table, forecast_page, select_distinct
+from limiirl.report.roads.forecasts import _turn_table, change_page, forecast_page, select_distinct
 from limiirl.report.roads.layers import (
     StreetLines,
     flow_layers,

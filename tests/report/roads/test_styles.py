@@ -58,7 +58,7 @@ def results(data, tmp_path_factory):
     return run_drivers(data, PLAN, tmp_path_factory.mktemp("drivers"))
 
 
-def driven(example):
+def list_segments(example):
     return np.concatenate([example.driven, example.actual]).tolist()
 
 
@@ -91,13 +91,13 @@ class TestFit:
         trips = [MOTORWAY, lap * 40, lap * 10, STREET, lap * 12, lap * 9]
         fitted = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_length=160, **QUICK)
         view = styles_view(network, fitted, examples=3)
-        assert [driven(example) for example in view.forecasts] == [lap * 10, lap * 12]
+        assert [list_segments(example) for example in view.forecasts] == [lap * 10, lap * 12]
         assert [example.title for example in view.forecasts] == ["Trip 1", "Trip 2"]
         assert len(styles_view(network, fitted, examples=1).forecasts) == 1
 
     def test_examples_are_the_longest_if_all_are_short(self, network, demos, fit):
         view = styles_view(network, fit, examples=2)
-        assert [len(driven(example)) for example in view.forecasts] == sorted(demos.lengths)[-1:-3:-1]
+        assert [len(list_segments(example)) for example in view.forecasts] == sorted(demos.lengths)[-1:-3:-1]
         for example in view.forecasts:
             np.testing.assert_allclose(example.intents.sum(), 1.0, rtol=1e-9)
 
@@ -151,7 +151,9 @@ class TestExamples:
         """Only one trip ends in segment 5."""
         trips = Demonstrations.from_lists([[0, 3, 4, 5], STREET, MOTORWAY, STREET])
         fitted = fit_drivers(network, trips, 1, max_length=9, **QUICK)
-        examples = {tuple(driven(example)): example for example in styles_view(network, fitted, examples=4).forecasts}
+        examples = {
+            tuple(list_segments(example)): example for example in styles_view(network, fitted, examples=4).forecasts
+        }
         assert set(examples[0, 3, 4, 5].destinations) == {4}
         assert set(examples[tuple(MOTORWAY)].destinations) == {4, 5}
 
@@ -221,7 +223,7 @@ class TestExperiment:
         assert len(view.forecasts) == 3
         for example in view.forecasts:
             assert example.intents.size == 0
-            assert driven(example) in [demo.states.tolist() for demo in view.demos]
+            assert list_segments(example) in [demo.states.tolist() for demo in view.demos]
 
     def test_settings_are_listed(self, data, results):
         facts = experiment_view(data, results, driver_example(data, results)).facts

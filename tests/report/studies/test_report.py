@@ -22,8 +22,8 @@ from limiirl.experiments import (
     run_studies,
     store_examples,
 )
-from limiirl.experiments.problem import make_problem
 from limiirl.experiments.run import restore, typical_seed
+from limiirl.experiments.trial import make_problem
 from limiirl.metrics import mean_interval
 from limiirl.report.studies import run_report, summarise_run, write_run
 from limiirl.report.studies.methods import _format_ranges

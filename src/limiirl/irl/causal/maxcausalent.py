@@ -14,7 +14,7 @@ from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.causal.problem import DecisionCounts
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import PolicySolver, SoftBellmanSolver
-from limiirl.irl.device import choose_device
+from limiirl.irl.estimator import choose_device
 from limiirl.mdp import MDP
 
 

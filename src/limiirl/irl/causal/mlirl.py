@@ -11,7 +11,7 @@ from limiirl.irl.causal.finite_horizon import SoftmaxAverageSolver
 from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
-from limiirl.irl.device import choose_device
+from limiirl.irl.estimator import choose_device
 from limiirl.mdp import MDP
 
 

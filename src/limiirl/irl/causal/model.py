@@ -24,12 +24,11 @@ from limiirl.irl.causal.problem import CausalProblem, DecisionCounts, StateActio
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.estimator import LinearRewardModel
-from limiirl.irl.graph import is_connected, shortest_path
 from limiirl.irl.identifiability import null_directions
 from limiirl.irl.problem import FitProblem
 from limiirl.kernels.forward_backward.sampling import advance, best_arrival
 from limiirl.kernels.soft_bellman import ObservedPairs
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, is_connected, shortest_path
 
 
 class CausalModel(LinearRewardModel):

@@ -76,6 +76,11 @@ class StateActions:
         sums: Any = sparse.csr_array((weights, np.arange(weights.size), self.graph.pair_ptr), shape=shape)
         return sums @ rows
 
+    @property
+    def one_step(self) -> bool:
+        """True if the discount is so small that later rewards are below the rounding errors of the next one."""
+        return float(self.mdp.gamma) < np.finfo(np.float64).eps ** 2
+
     @cached_property
     def symbolic(self) -> SymbolicFactorisation:
         """Symbolic factorisation of the transition graph."""

@@ -20,7 +20,6 @@ from scipy.sparse import linalg
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
-from limiirl.irl.graph import find_reachable
 from limiirl.kernels.policy_systems import (
     NewtonLimits,
     PolicyFactors,
@@ -28,7 +27,7 @@ from limiirl.kernels.policy_systems import (
     refine,
     solve_columns,
     solve_policy,
-    solve_soft_values,
+    solve_soft_columns,
 )
 from limiirl.kernels.soft_bellman import (
     ObservedPairs,
@@ -40,7 +39,7 @@ from limiirl.kernels.soft_bellman import (
     iterate_values,
 )
 from limiirl.kernels.sparse_lu import factorise_lu
-from limiirl.mdp import BellmanEquations
+from limiirl.mdp import BellmanEquations, find_reachable
 
 # Number of states up to which a dense solver is faster than a sparse solver.
 DENSE = 250
@@ -93,6 +92,8 @@ def solve(
         Factors of systems with similar omega. They are updated in place.
     """
     n = pairs.mdp.n_states
+    if pairs.one_step:
+        return np.array(right)
     try:
         if n <= DENSE:
             systems = np.empty((omega.shape[1], n, n))
@@ -329,6 +330,12 @@ class SoftBellmanSolver(StationarySolver):
         values = BellmanValues(
             np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
         )
+        if pairs.one_step:
+            step = self._backup(r_state, r_pair, r_state)
+            if not np.all(np.isfinite(step.norm[pairs.alive])):
+                raise _infinite(thetas, int(np.argmin(np.isfinite(step.norm[pairs.alive]).all(axis=0))))
+            factors = FactorCache(np.arange(K))
+            return step._replace(omega=step.pi, residual=np.zeros(K), factors=factors)
         if self._has_few_factors:
             return self._eliminate(r_state, r_pair, values, thetas)
         V, open_ = r_state.copy(), np.arange(K)
@@ -362,18 +369,21 @@ class SoftBellmanSolver(StationarySolver):
     def _eliminate(
         self, r_state: FloatArray, r_pair: FloatArray, values: BellmanValues, thetas: FloatArray
     ) -> BellmanValues:
-        """Set Q, norm and pi one column at a time, with new factors in every Newton step; return the values."""
-        pairs, factors = self.pairs, FactorCache(np.arange(len(thetas)))
-        Q, norm, pi = np.empty((len(r_pair), 1)), np.empty((len(r_state), 1)), np.empty((len(r_pair), 1))
-        for k in range(len(thetas)):
-            factors.by_column[k] = allocate_factors(pairs.symbolic)
-            system = pairs.graph, pairs.symbolic, factors.by_column[k]
-            rewards = r_state[:, k : k + 1].copy(), r_pair[:, k : k + 1].copy()
-            values.residual[k] = solve_soft_values(*system, *rewards, self.beta, _EXACT_LIMITS, Q, norm, pi)
-            if np.isnan(values.residual[k]):
-                raise _infinite(thetas, k)
-            values.Q[:, k], values.norm[:, k], values.pi[:, k] = Q[:, 0], norm[:, 0], pi[:, 0]
-        return values._replace(omega=values.pi, factors=factors)
+        """Set Q, norm, pi and residuals; return the values. Later rewards start from the values of the first."""
+        pairs, K = self.pairs, len(thetas)
+        factors = PolicyFactors(np.empty((K, pairs.symbolic.n_values)), np.empty((K, len(r_state))))
+        guess = r_state[:, :1].copy()
+        for columns in (slice(0, 1), slice(1, K)):
+            part = PolicyFactors(factors.value[columns], factors.star[columns])
+            outputs = *(array[:, columns] for array in (values.Q, values.norm, values.pi)), values.residual[columns]
+            rewards = r_state[:, columns], r_pair[:, columns]
+            solve_soft_columns(pairs.graph, pairs.symbolic, part, rewards, self.beta, _EXACT_LIMITS, guess, outputs)
+            if np.any(np.isnan(values.residual)):
+                raise _infinite(thetas, int(np.argmax(np.isnan(values.residual))))
+            guess = r_state[:, :1] + values.norm[:, :1]
+        cache = FactorCache(np.arange(K))
+        cache.by_column = {k: PolicyFactors(factors.value[k], factors.star[k]) for k in range(K)}
+        return values._replace(omega=values.pi, factors=cache)
 
     def _iterate(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
         """Apply a few Bellman backups to some columns of V (S, K)."""

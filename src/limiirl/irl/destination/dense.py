@@ -94,7 +94,7 @@ class DenseSolution(NamedTuple):
     accurate: bool
 
     def divergent_state(self, margin: float) -> int:
-        """Return the first state whose cycles through earlier states weigh exp(-margin) or more, or -1."""
+        """Return the first state at which cycles through earlier states have weight exp(-margin) or more, or -1."""
         end = len(self.factors.lu) if self.factors.divergent < 0 else self.factors.divergent
         low = np.flatnonzero(~(np.diagonal(self.factors.lu)[:end] > -math.expm1(-margin)))
         return int(low[0]) if low.size else self.factors.divergent

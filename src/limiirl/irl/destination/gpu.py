@@ -22,10 +22,9 @@ from limiirl.irl.destination.path_sums import GoalValues, divergent, is_accurate
 from limiirl.irl.maxent.gpu import gpu_backend
 from limiirl.kernels.elimination.numeric import find_lca_depths, make_tree_paths
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
-from limiirl.kernels.gpu.device import Device, convert_cuda_errors
+from limiirl.kernels.gpu.device import Device, SparseRows, convert_cuda_errors
 from limiirl.kernels.gpu.elimination import DeviceElimination, DevicePairs, DeviceTreePaths, Eliminated, put_tree_paths
 from limiirl.kernels.gpu.forward_backward import column_max
-from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.mdp import MDP
 
 # Number of cached queries, one for the pairs of an E-step and one for the pairs of an M-step.

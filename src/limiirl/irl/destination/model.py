@@ -26,16 +26,14 @@ from limiirl.irl.destination.dense import make_goal_values
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_after_start
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import DestinationProblem
-from limiirl.irl.device import choose_device
-from limiirl.irl.estimator import LinearRewardModel
-from limiirl.irl.graph import find_reachable
+from limiirl.irl.estimator import LinearRewardModel, choose_device
 from limiirl.irl.identifiability import null_directions
-from limiirl.irl.maxent.viterbi import heaviest_edges
+from limiirl.irl.maxent.trajectories import heaviest_edges
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
 from limiirl.kernels.elimination.numeric import sample_path
-from limiirl.mdp import MDP, edge_parts
+from limiirl.mdp import MDP, edge_parts, find_reachable
 
 
 class DestinationMaxEnt(LinearRewardModel):

@@ -96,11 +96,11 @@ class GoalValues:
         return np.asarray(log_w)
 
     def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
-        """Return True if all path sums are finite at theta (d,) and all cycles weigh less than exp(-margin)."""
+        """Return True if all path sums are finite at theta (d,) and cycles have a total weight below exp(-margin)."""
         return _Factors(self.symbolic, self.edge_log_weights(theta), margin).divergent_rank < 0
 
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
-        """Return the path sums at theta (d,); raise `DivergentPartition` if a cycle weighs exp(-margin) or more."""
+        """Return the path sums at theta (d,); raise `DivergentPartition` if cycles have weight exp(-margin) or more."""
         return self.solve_weights(self.edge_log_weights(theta), margin)
 
     def solve_weights(self, log_w: FloatArray, margin: float = 0.0) -> GoalPathSums:
@@ -221,7 +221,7 @@ class _Factors:
     log_w : (E,)
         Edge log-weights.
     divergent_rank : int
-        Rank of the first state with cycles of weight exp(-margin) or more, or -1.
+        Rank of the first state at which cycles have weight exp(-margin) or more, or -1.
     linear : (values, stars) or None
         Factors in linear arithmetic; None if a sum over walks may exceed `_LARGEST`.
     """
@@ -248,7 +248,7 @@ class _Factors:
 
     @property
     def log(self) -> tuple[FloatArray, FloatArray]:
-        """Values and stars in log arithmetic, computed if needed."""
+        """Values and Kleene stars in log arithmetic, computed if needed."""
         return self._log_factors[:2]
 
     @cached_property
@@ -441,7 +441,7 @@ class _PathSums:
     def adjoint(self, weights: FloatArray, star_adjoint: FloatArray) -> FloatArray:
         """Return the adjoints (2 n,) of `moves` for the sum of log(total / own), weighted by `weights` (m,).
 
-        The adjoints of the log stars are added to `star_adjoint` (S,).
+        The adjoints of the log Kleene stars are added to `star_adjoint` (S,).
         """
         n, n_ends = self._symbolic.up.size, self._all.size - self.total.size
         by_sum = np.concatenate([weights, -np.bincount(self._end_of, weights=weights, minlength=n_ends)])
@@ -454,7 +454,7 @@ class _PathSums:
 
 
 def _add_star_adjoints(symbolic: SymbolicFactorisation, by_log_move: FloatArray, star_adjoint: FloatArray) -> None:
-    """Add the adjoints of the log stars, given the adjoints (2 n,) of the log-weights that contain the stars."""
+    """Add the adjoints of the log Kleene stars, given the adjoints (2 n,) of the log-weights that contain the stars."""
     n = symbolic.up.size
     total = np.concatenate([[0.0], np.cumsum(by_log_move[:n] + by_log_move[n:])])
     star_adjoint += np.diff(total[symbolic.up_ptr])

@@ -16,9 +16,8 @@ from limiirl._typing import FloatArray
 from limiirl.irl.maxent.backends import OrderedRewards, check_rewards, compile_mdp, dense_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu import forward_backward
-from limiirl.kernels.gpu.device import Device, convert_cuda_errors
+from limiirl.kernels.gpu.device import Device, SparseRows, convert_cuda_errors
 from limiirl.kernels.gpu.forward_backward import LinearKernels, LogKernels
-from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.kernels.graph import Neighbours, Rewards
 from limiirl.mdp import MDP, edge_parts
 

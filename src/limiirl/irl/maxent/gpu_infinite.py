@@ -158,7 +158,7 @@ class GpuInfinitePathSums(InfinitePathSums):
         mdp, order = self.mdp, self.graph.order
         end, place = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
         end[order] = self._end > 0
-        kept = np.sort(order[self._ending() if self.by_start else self._relevant(None)])
+        kept = np.sort(order[self._find_ending() if self.by_start else self._relevant(None)])
         n = kept.size
         place[kept] = np.arange(n)
         inner = np.flatnonzero((place[mdp.src] >= 0) & (place[mdp.dst] >= 0))

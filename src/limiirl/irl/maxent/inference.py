@@ -13,11 +13,11 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import NextActions
-from limiirl.irl.graph import is_connected
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.problem import PathSums
-from limiirl.irl.maxent.viterbi import HeaviestPath, Layers, heaviest_unbounded
+from limiirl.irl.maxent.trajectories import HeaviestPath, Layers, heaviest_unbounded
 from limiirl.irl.observed_paths import ObservedPaths
+from limiirl.mdp import is_connected
 
 
 class Continuations(NamedTuple):

@@ -22,13 +22,12 @@ from scipy.special import logsumexp
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.graph import find_reachable
 from limiirl.irl.maxent.backends import compile_mdp, dense_features
 from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts, check_covariance
-from limiirl.irl.maxent.sampling import StepWeights, draw_starts, sample_trajectories
+from limiirl.irl.maxent.trajectories import StepWeights, draw_starts, sample_trajectories
 from limiirl.kernels.graph import Rewards, row_of_entry
 from limiirl.kernels.sparse_lu import diagonal_lu
-from limiirl.mdp import MDP, expected_features
+from limiirl.mdp import MDP, expected_features, find_reachable
 
 # Entry of y above which cycles are checked separately, and entry above which the spectral radius is treated as 1.
 NEARLY_SINGULAR = 1e9
@@ -145,7 +144,7 @@ class InfinitePathSums:
         """Return the messages of states (m,) at steps (m,); -inf if unreachable or if no continuation can end."""
         value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
         if self.by_start:  # ignore start states from which no trajectory can end
-            starts = np.where(self._ending()[self.graph.rank], self.mdp.p0, 0.0)
+            starts = np.where(self._find_ending()[self.graph.rank], self.mdp.p0, 0.0)
         log_Z, used = np.empty(thetas.shape[0]), self.mdp.p0 > 0
         if starts is None or np.any(starts > 0):
             node, _ = self.mdp.rewards(thetas)
@@ -287,7 +286,7 @@ class InfinitePathSums:
         given = self._p0 if starts is None else starts[self.graph.order]
         reached = find_reachable(self._tail, self._head, given > 0)
         if self.stop == "terminal":
-            reached &= self._ending()
+            reached &= self._find_ending()
             stuck = (given > 0) & ~reached
             if np.any(stuck) if self.by_start else np.all(stuck == (given > 0)):
                 state = int(self.graph.order[np.argmax(stuck)])
@@ -295,7 +294,7 @@ class InfinitePathSums:
                 raise InvalidParameter(message, parameter="stop", value=self.stop, index=state)
         return np.flatnonzero(reached)
 
-    def _ending(self) -> NDArray[np.bool_]:
+    def _find_ending(self) -> NDArray[np.bool_]:
         """Return the mask (S,), in the order `graph.order`, of states from which a trajectory can end."""
         return find_reachable(self._head, self._tail, self._end > 0)
 

@@ -16,8 +16,7 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult, NextActions
-from limiirl.irl.device import choose_backend, choose_device
-from limiirl.irl.estimator import LinearRewardModel
+from limiirl.irl.estimator import LinearRewardModel, choose_backend, choose_device
 from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
 from limiirl.irl.maxent.backends import ARITHMETICS

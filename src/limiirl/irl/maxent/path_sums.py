@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._parallel import BLOCK
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice
 from limiirl.demos import Demonstrations
@@ -24,10 +25,9 @@ from limiirl.irl.maxent.backends import (
     log_loss_bound,
 )
 from limiirl.irl.maxent.messages import ForwardBackward, Messages
-from limiirl.irl.maxent.sampling import draw_starts, finite_steps, sample_trajectories
+from limiirl.irl.maxent.trajectories import draw_starts, finite_steps, sample_trajectories
 from limiirl.kernels.forward_backward import small
 from limiirl.kernels.graph import EMPTY, CountBuffers, Rewards, row_of_entry
-from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
 # Maximum number of intents per batch; a GPU block has one thread per intent.

@@ -251,6 +251,8 @@ class MaxEntProblem(FitProblem):
 
     def e_step(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> EStep:
         """Overwrite the responsibilities U (G, K); see `FitProblem.e_step`."""
+        if rho.ndim == 2:
+            return super().e_step(rho, thetas, U, temperature)
         return self._finish_e_step(*self.statistics.e_step(self.path_sums, rho, thetas, U, temperature))
 
     def moments(self, U: FloatArray) -> Moments:

@@ -1,7 +1,6 @@
 """Bound-constrained minimisation of K functions at once."""
 
-from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
-from limiirl.irl.optim.lbfgs import minimise_lbfgs
+from limiirl.irl.optim.lbfgs import minimise_lbfgs, minimise_nonsmooth
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes, minimise_bfgs
 from limiirl.irl.optim.projected_newton import Box, Objective, minimise_newton
 from limiirl.irl.optim.solvers import (

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, check_choice, check_count, check_positive, check_seed
+from limiirl._validation import as_floats, check_choice, check_count, check_each, check_positive, check_seed
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import validate
@@ -44,7 +44,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     baseline_floor : float
         Constant that is added to the denominators of GPOMDP's baselines; 1e-10 in the original implementation. If an
         agent has the same features in all trajectories, its Jacobian is then of about this size instead of 0. Because
-        the likelihood does not depend on the size of the Jacobian, it then favours some rewards for no reason. With 0,
+        the likelihood does not depend on the size of the Jacobian, its maximum is then arbitrary. With 0,
         all rewards explain such an agent equally well. See docs/sigma_girl.md for the effect on the released agents.
     n_starts : int
         Number of random initial points on the simplex, in addition to uniform weights and `start`. Use at least 3,
@@ -208,8 +208,6 @@ def _check_thetas(given: ArrayLike, q: int, name: str = "thetas") -> FloatArray:
     thetas = np.atleast_2d(as_floats(given, name))
     if thetas.ndim != 2 or thetas.shape[1] != q:
         raise InvalidParameter.of(name, thetas.shape, f"must have shape (K, {q}), one column per reward feature")
-    bad = ~(np.all(np.isfinite(thetas), axis=1) & np.any(thetas != 0.0, axis=1))
-    if np.any(bad):
-        k = int(np.argmax(bad))
-        raise InvalidParameter.of(name, thetas[k].tolist(), "must be finite and not all zero", index=k)
+    valid = np.all(np.isfinite(thetas), axis=1) & np.any(thetas != 0.0, axis=1)
+    check_each(valid, thetas, name, "must be finite and not all zero")
     return thetas

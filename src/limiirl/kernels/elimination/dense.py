@@ -1,8 +1,9 @@
 """State elimination as a dense, blocked LU factorisation of I - W without pivoting, for graphs with much fill-in.
 
-I - W is an M-matrix if all sums over walks are finite. Without pivoting, its factors and the solutions of systems with
+I - W is an M-matrix if all path sums are finite. Without pivoting, its factors and the solutions of systems with
 a nonnegative right-hand side are sums of terms of the same sign, so that each entry has a small relative error, however
-small it is. Pivoting, as in LAPACK, would lose the sums over walks between distant states.
+small it is. With pivoting, as in LAPACK, cancellation would make small path sums, such as those between distant states,
+inaccurate.
 
 Almost all operations are products of matrices.
 """
@@ -30,7 +31,8 @@ class DenseFactors(NamedTuple):
     lower, upper : list of (b, b)
         Inverses of the diagonal blocks of L and U.
     divergent : int
-        First state whose cycles through earlier states weigh the limit or more, or -1. The factors then end there.
+        First state at which the total weight of the cycles through earlier states reaches the limit, or -1. Later
+        states are not factorised.
     """
 
     lu: FloatArray
@@ -62,7 +64,7 @@ class DenseFactors(NamedTuple):
 def eliminate(W: FloatArray, limit: float) -> DenseFactors:
     """Return the factors of I - W for nonnegative weights W (S, S).
 
-    Elimination ends at the first state v whose cycles through states before it have a total weight of `limit` or more,
+    Elimination stops at the first state at which the total weight of the cycles through earlier states reaches `limit`,
     as in `linear.eliminate`.
 
     Examples

@@ -69,9 +69,9 @@ def eliminate_adjoint(
     adjoint: FloatArray,
     star_adjoint: FloatArray,
 ) -> None:
-    """Overwrite the adjoints of the factors with the adjoints of the initial values of `eliminate`.
+    """Overwrite the adjoints of the factors with those of the initial values: the reverse mode of `eliminate`.
 
-    `star_adjoint` (S,) contains the adjoints of the logarithms of the stars and is overwritten.
+    `star_adjoint` (S,) contains the adjoints of the logarithms of the Kleene stars and is overwritten.
     """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)
@@ -111,7 +111,7 @@ def solve_transposed(up_ptr: IntArray, up: IntArray, value: FloatArray, star: Fl
 def _substitute(
     up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray, forward: int, backward: int
 ) -> None:
-    """Apply substitution to right (S,); the forward and the backward factor begin at offsets in `value`."""
+    """Solve for right (S,) in place by substitution; the factors begin at value[forward] and value[backward]."""
     for v in range(star.size):
         here = right[v] * star[v]
         if here != 0.0:
@@ -126,7 +126,7 @@ def _substitute(
 
 @njit(cache=True, nogil=True)
 def multiply_stars(up_ptr: IntArray, value: FloatArray, star: FloatArray) -> FloatArray:
-    """Return the values (2 n,) of transitions; upward ones from v and downward ones to v are multiplied by v's star."""
+    """Return the transitions (2 n,), with those up from v and down to v multiplied by the Kleene star of v."""
     n = up_ptr[-1]
     weight = np.empty(2 * n)
     for v in range(star.size):

@@ -112,9 +112,9 @@ def eliminate_adjoint(
     adjoint: FloatArray,
     star_adjoint: FloatArray,
 ) -> None:
-    """Overwrite the adjoints of the log-factors with the adjoints of the initial log-values of `eliminate`.
+    """Overwrite the adjoints of the log-factors with those of the initial values: the reverse mode of `eliminate`.
 
-    `star_adjoint` (S,) contains the adjoints of the log stars and is overwritten.
+    `star_adjoint` (S,) contains the adjoints of the log Kleene stars and is overwritten.
     """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)

@@ -7,9 +7,9 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from limiirl._parallel import BLOCK, LOCK, ONLY_PRANGE
 from limiirl.kernels.graph import Neighbours, Rewards
 from limiirl.kernels.simd import exp
-from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
 
 @njit(forceinline=True, error_model="numpy")

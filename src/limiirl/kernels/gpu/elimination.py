@@ -180,7 +180,7 @@ class DeviceElimination:
         adjoint: Any,
         star_adjoint: Any,
     ) -> None:
-        """Add the adjoints of log-transitions (n, K) and log stars (S, K), given the adjoints of the path sums."""
+        """Add the adjoints of log-transitions (n, K) and log Kleene stars (S, K), given those of the path sums."""
         k = weight.shape[1]
         rows = _power_below(max(1, min(_PATH_THREADS, self.device.n_threads) // k))
         wide = min(32, rows)

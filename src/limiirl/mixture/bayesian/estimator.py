@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from limiirl._parallel import one_thread
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import FloatArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
@@ -164,7 +164,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         prior = RewardPrior(problem.box(_n_parameters(problem)), scale)
         starts = Starts(self.init, self.embedding, problem, prior.box.lower.size)
         # With one thread, sums in linear algebra have a fixed order.
-        with one_thread("blas"), reporting("search", self.verbose, self.progress) as report:
+        with one_thread("blas"), report_progress("search", self.verbose, self.progress) as report:
             variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
             result = search(variational, self._start(starts, most), most, max_iter, tol, report)
         self.irl_, self.model_choice_, self.data_file_ = problem.model, choice, None

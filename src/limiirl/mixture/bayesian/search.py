@@ -11,13 +11,21 @@ from numpy.typing import NDArray
 
 from limiirl._progress import Progress
 from limiirl._typing import FloatArray
-from limiirl.mixture.bayesian.reward_posterior import RewardPosterior, expected_log_prob, improve, loss
+from limiirl.mixture.bayesian.reward_posterior import (
+    RewardPosterior,
+    expected_log_prob,
+    improve,
+    loss,
+    node_weights,
+)
 from limiirl.mixture.bayesian.variational import VariationalPosterior, VariationalProblem
 from limiirl.mixture.em import nearly_empty
 
 Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[VariationalPosterior]]
 # Maximum number of proposals per type of move, of proposals that are improved by sweeps, and of sweeps per proposal.
 _PROPOSALS, _IMPROVED, _SWEEPS = 10, 2, 4
+# Maximum number of cubature nodes of the mergers that are computed at once, if there are several.
+_NODES = 600
 # Newton steps towards the posterior of a merged intent.
 _STEPS = 10
 # Sweeps of a proposal end when the gain is below this many nats.
@@ -31,11 +39,19 @@ _MEMBER = 0.5
 def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
     """Yield posteriors with two intents merged, in descending order of the bound.
 
-    Candidates are the pairs of intents with the lowest `_regret`.
+    Candidates are the pairs of intents with the lowest `_regret`. With many rewards, they are computed and ordered a
+    few at a time, because usually one of the first raises the bound.
     """
     pairs = sorted(combinations(range(state.n_intents), 2), key=lambda pair: _regret(state, *pair))[:_PROPOSALS]
-    if not pairs:
-        return
+    at_once = max(1, _NODES // len(node_weights(state.rewards.mean.shape[1])))
+    for i in range(0, len(pairs), at_once):
+        yield from _rank(_merge_each(problem, state, pairs[i : i + at_once]))
+
+
+def _merge_each(
+    problem: VariationalProblem, state: VariationalPosterior, pairs: list[tuple[int, int]]
+) -> Iterator[VariationalPosterior]:
+    """Yield the posterior with each pair of intents merged."""
     k, other = np.array(pairs).T  # k is the larger
     U = state.U[:, k] + state.U[:, other]
     weight = (state.sizes[k] / (state.sizes[k] + state.sizes[other]))[:, None]
@@ -43,10 +59,8 @@ def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[
     start = RewardPosterior(between, state.rewards.root[k])
     rewards = improve(loss(problem.fit_problem, U, problem.prior.scale), problem.prior, start, _STEPS)
     log_p = expected_log_prob(problem.fit_problem, problem.prior, rewards)
-    yield from _rank(
-        _replace_intents(problem, state, pair, U[:, [j]], rewards[np.array([j])], log_p[:, [j]])
-        for j, pair in enumerate(pairs)
-    )
+    for j, pair in enumerate(pairs):
+        yield _replace_intents(problem, state, pair, U[:, [j]], rewards[np.array([j])], log_p[:, [j]])
 
 
 def prune(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
@@ -263,7 +277,7 @@ def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *,
 def _visit_neighbours(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
 ) -> None:
-    """Update the evidence for K + 1 intents, by the best split, and for all smaller numbers, by mergers."""
+    """Update the evidence for K + 1 intents with the best split, and for fewer than K with successive mergers."""
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):
             _update_evidence(evidence, proposal)

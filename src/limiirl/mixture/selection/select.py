@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from limiirl._io import to_pandas
 from limiirl._parallel import Mapper, map_tasks
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, LimiirlError
@@ -268,7 +268,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     numbers = check_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     total, done = len(numbers) * (1 + folds + resamples) + 1, 0
-    with reporting("fits", verbose, progress) as report:
+    with report_progress("fits", verbose, progress) as report:
 
         def tick(message: str) -> None:
             nonlocal done

@@ -8,6 +8,7 @@ from limiirl.report.figures.comparisons import (
     plot_differences,
     plot_histogram,
     plot_quality,
+    plot_scores,
     plot_value_counts,
 )
 from limiirl.report.figures.curves import plot_by_model, plot_by_start, plot_margin, plot_sweep
@@ -24,9 +25,11 @@ from limiirl.report.figures.fits import (
 )
 from limiirl.report.figures.intents import (
     plot_convergence,
+    plot_ethogram,
     plot_flow,
     plot_responsibilities,
     plot_rewards,
+    plot_switches,
     plot_weights,
 )
 from limiirl.report.figures.style import Plot
@@ -40,6 +43,7 @@ __all__ = [
     "plot_convergence",
     "plot_criteria",
     "plot_differences",
+    "plot_ethogram",
     "plot_flow",
     "plot_histogram",
     "plot_margin",
@@ -49,7 +53,9 @@ __all__ = [
     "plot_responsibilities",
     "plot_reward_errors",
     "plot_rewards",
+    "plot_scores",
     "plot_sweep",
+    "plot_switches",
     "plot_timeline",
     "plot_trajectories",
     "plot_value_counts",

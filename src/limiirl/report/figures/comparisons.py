@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -488,3 +488,37 @@ def plot_histogram(values: ArrayLike, axis: str, what: str, edges: ArrayLike, *,
         for a, b, fraction in zip(bins[:-1], bins[1:], fractions, strict=True)
     ]
     return Plot(figure, rows, f"Histogram of {axis} of {finite.size:,} {what}{label and ':'}{label}.")
+
+
+@use_report_style
+def plot_scores(
+    values: Mapping[str, tuple[float, float]], axis: str, published: Collection[str] = (), ours: str = ""
+) -> Plot:
+    """Plot the score of each method with two standard errors, from top to bottom.
+
+    Parameters
+    ----------
+    values : mapping of str to (float, float)
+        Score and standard error, which may be nan, of each method.
+    axis : str
+        Label of the axis.
+    published : collection of str
+        Methods whose scores are quoted; their markers are empty.
+    ours : str
+        Method that is emphasised.
+    """
+    figure = new_figure(0.75 + 0.27 * len(values))
+    ax = figure.add_subplot()
+    rows: list[Row] = []
+    for y, (method, (score, error)) in enumerate(values.items()):
+        quoted = method in published
+        colour = SERIES[0] if method == ours else INK
+        half = 0.0 if np.isnan(error) else 2.0 * error
+        ax.plot([score - half, score + half], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
+        ax.plot(score, y, "o", color=colour, markerfacecolor="white" if quoted else colour, markersize=5.0)
+        rows.append({"method": method, "score": score, "standard error": error, "published": quoted})
+    set_rows(ax, [wrap_label(method, 36) for method in values], bottom=0.5, bins=5)
+    ax.set_xlabel(axis)
+    order = sorted(rows, key=lambda row: -row["score"])
+    listed = ", ".join(f"{row['method']} {row['score']:.4f}" for row in order[:4])
+    return Plot(figure, rows, f"Scores of {len(rows)} methods, higher is better. The highest: {listed}.")

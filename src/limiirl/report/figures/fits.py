@@ -40,6 +40,8 @@ _SHAPES = 2000
 _BINS = 20
 # On a grid, steps longer than this multiple of the median step are not drawn.
 _JUMP = 2.5
+# Colours of visits, and of rewards from negative to positive.
+_SHADES, _SIGNED = ["#eef3f8", "#0b6bb0", "#07263f"], ["#7a3300", "#d98242", "#f2f1ee", "#4a90c4", "#07395f"]
 # Markers of rewards on a bound, and of other rewards without a standard error.
 _BOUND, _UNKNOWN = "s", "x"
 
@@ -297,6 +299,7 @@ def plot_visits(
     *,
     grid: bool = False,
     columns: int = 2,
+    rewards: bool = False,
 ) -> Plot:
     """Plot visits per 100 steps (S,) at the positions (S, 2) of the states, one panel per entry of `panels`.
 
@@ -311,6 +314,8 @@ def plot_visits(
         Draw states as cells of unit size instead of dots.
     columns : int
         Number of panels per row, at most 3.
+    rewards : bool
+        Plot rewards instead, with a colour scale that is symmetric around 0.
     """
     where, lines = np.array(xy, dtype=np.float64), np.asarray(links, dtype=np.int64)
     values = {title: np.array(of, dtype=np.float64) for title, of in panels.items()}
@@ -319,31 +324,32 @@ def plot_visits(
     columns = columns if columns <= 3 else 2
     height = float(np.clip(4.6 / columns * span[1] / span[0], 0.8, 4.2))
     figure, axes, spare = new_panels(len(values), height + 0.35, columns)
-    scale = _upper_scale(list(values.values()))
-    shades = LinearSegmentedColormap.from_list("visits", ["#eef3f8", "#0b6bb0", "#07263f"])
+    scale = _upper_scale([np.abs(of) for of in values.values()])
+    lowest = -scale if rewards else 0.0
+    shades = LinearSegmentedColormap.from_list("shades", _SIGNED if rewards else _SHADES)
     mappable, (x, y) = None, where.T
     for ax, (title, of) in zip(axes, values.items(), strict=True):
         ax.set_title(wrap_label(title, 64 // columns, 2))
         if grid:
-            mappable = ax.scatter(x, y, c=of, cmap=shades, vmin=0.0, vmax=scale, s=0.0)
-            _draw_cells(ax, where, shades(np.clip(of / scale, 0.0, 1.0)))
+            mappable = ax.scatter(x, y, c=of, cmap=shades, vmin=lowest, vmax=scale, s=0.0)
+            _draw_cells(ax, where, shades(np.clip((of - lowest) / (scale - lowest), 0.0, 1.0)))
         else:
             ax.add_collection(LineCollection(list(where[lines]), colors=RULE, linewidths=0.9, zorder=0.6))
-            size = 14.0 + 110.0 * np.sqrt(np.clip(of / scale, 0.0, 1.0))
+            size = 14.0 + 110.0 * np.sqrt(np.clip(np.abs(of) / scale, 0.0, 1.0))
             dots: dict[str, Any] = {"edgecolors": MUTED, "linewidths": 0.4, "cmap": shades}
-            mappable = ax.scatter(x, y, c=of, vmin=0.0, vmax=scale, s=size * min(1.0, 60.0 / len(of)), **dots)
+            mappable = ax.scatter(x, y, c=of, vmin=lowest, vmax=scale, s=size * min(1.0, 60.0 / len(of)), **dots)
         ax.set(xlim=extent[:, 0], ylim=extent[:, 1])
         ax.set_aspect("equal")
         ax.axis("off")
     if mappable is not None:
         bar = figure.colorbar(mappable, ax=spare if spare is not None else axes, shrink=0.8, location="bottom")
-        bar.set_label("visits per 100 steps")
+        bar.set_label("reward" if rewards else "visits per 100 steps")
         bar.outline.set_visible(False)
     rows: list[Row] = [
         {"state": state_names[s], "x": where[s, 0], "y": where[s, 1]} | {title: of[s] for title, of in values.items()}
         for s in range(len(where))
     ]
-    return Plot(figure, rows, _describe_visits(values, state_names))
+    return Plot(figure, rows, _describe_states(values, state_names, rewards))
 
 
 def _map_extent(where: FloatArray, grid: bool) -> FloatArray:
@@ -369,9 +375,10 @@ def _upper_scale(values: list[FloatArray]) -> float:
     return float(np.quantile(positive, 0.97)) if positive.size else 1.0
 
 
-def _describe_visits(values: Mapping[str, FloatArray], names: Sequence[str]) -> str:
+def _describe_states(values: Mapping[str, FloatArray], names: Sequence[str], rewards: bool) -> str:
     parts = [f"{title}: {names[int(np.argmax(of))]} ({format_number(float(of.max()))})" for title, of in values.items()]
-    return f"Visits per 100 steps at the positions of the states. Most visited states: {'; '.join(parts)}."
+    what, most = ("Rewards", "Highest rewards") if rewards else ("Visits per 100 steps", "Most visited states")
+    return f"{what} at the positions of the states. {most}: {'; '.join(parts)}."
 
 
 @use_report_style

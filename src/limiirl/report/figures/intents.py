@@ -1,4 +1,4 @@
-"""Figures of one fit: responsibilities, weights, rewards, GEVD matching and the convergence of EM."""
+"""Figures of one fit: responsibilities, weights, rewards, GEVD matching, convergence of EM, and switches of intents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
 from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, FancyArrowPatch, Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
@@ -33,6 +35,10 @@ from limiirl.report.svg import INK, MUTED, NARROW, PAPER, RULE
 
 # Number of values above which the strips are rasterised to keep the page small.
 _SHAPES = 20000
+# Maximum number of bins of a posterior, and heights in rows of a sequence of intents and of its posterior.
+_BINS, _SEQUENCE, _POSTERIOR = 240, 0.3, 0.5
+# Switches with a smaller probability are not drawn.
+_RARE = 0.02
 # Height in rows of a bar for a responsibility of 1.
 _TALL = 0.9
 # Differences below this fraction of the NLL are rounding errors.
@@ -232,3 +238,162 @@ def plot_convergence(histories: Mapping[str, ArrayLike]) -> Plot:
         return Plot(figure, rows, "There are no EM iterations.")
     ends = [f"{name}: {format_number(nll[-1])} after {nll.size - 1} iterations" for name, nll in finite.items()]
     return Plot(figure, rows, f"NLL by EM iteration; the lowest is {format_number(best)}. {'; '.join(ends)}.")
+
+
+@use_report_style
+def plot_ethogram(
+    path: ArrayLike, posterior: ArrayLike, lengths: ArrayLike, row_names: Sequence[str], intent_names: Sequence[str]
+) -> Plot:
+    """Plot the intents of the steps of recordings: the most probable sequence, and the posterior below it.
+
+    Parameters
+    ----------
+    path, posterior : (n,), (n, K)
+        Most probable sequence of intents, and posterior, of the steps of all recordings.
+    lengths : (R,)
+        Number of steps of each recording.
+    row_names, intent_names : sequences of R and of K strings
+
+    Examples
+    --------
+    >>> plot = plot_ethogram([0, 0, 1], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [2, 1], ["day 1", "day 2"], ["a", "b"])
+    >>> plot.rows[2]
+    {'recording': 'day 2', 'step': 0, 'intent': 'b', 'a': 0.3, 'b': 0.7}
+    """
+    intents, U, sizes = np.asarray(path, dtype=np.int64), np.array(posterior, dtype=np.float64), np.asarray(lengths)
+    R, K = len(row_names), len(intent_names)
+    figure = new_figure(0.75 + 0.42 * R)
+    ax = figure.add_subplot()
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    for r in range(R):
+        own = slice(int(offsets[r]), int(offsets[r + 1]))
+        _draw_sequence(ax, r, intents[own], U.size > _SHAPES)
+        _draw_posterior(ax, r, U[own])
+    set_rows(ax, [wrap_label(str(name), 18, 1) for name in row_names], bottom=0.5)
+    ax.grid(visible=False)
+    ax.set_xlim(0, int(sizes.max()))
+    ax.set_xlabel("step of the recording")
+    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    add_legend(
+        figure, [Patch(color=intent_colour(k), label=wrap_label(intent_names[k], 26)) for k in range(K)], None, 3
+    )
+    recording = np.repeat(np.arange(R), sizes)
+    step = np.arange(intents.size) - np.repeat(offsets[:-1], sizes)
+    rows: list[Row] = [
+        {"recording": str(row_names[r]), "step": int(t), "intent": intent_names[k]}
+        | dict(zip(intent_names, u, strict=True))
+        for r, t, k, u in zip(recording.tolist(), step, intents.tolist(), U.tolist(), strict=True)
+    ]
+    switches = int(np.sum((intents[1:] != intents[:-1]) & (recording[1:] == recording[:-1])))
+    alt = f"Intents of {intents.size:,} steps in {R} recordings, with {switches:,} switches."
+    return Plot(figure, rows, alt)
+
+
+def _draw_sequence(ax: Axes, row: int, intents: NDArray[np.int64], raster: bool) -> None:
+    """Draw the segments of a sequence of intents as one collection per intent."""
+    begins = np.flatnonzero(np.diff(intents, prepend=-1))
+    widths = np.diff(np.append(begins, intents.size))
+    for k in np.unique(intents).tolist():
+        own = intents[begins] == k
+        boxes = [Rectangle((x, row - 0.45), w, _SEQUENCE) for x, w in zip(begins[own], widths[own], strict=True)]
+        ax.add_collection(PatchCollection(boxes, facecolor=intent_colour(k), linewidth=0.0, rasterized=raster))
+
+
+def _draw_posterior(ax: Axes, row: int, U: FloatArray) -> None:
+    """Draw a posterior (n, K), averaged in bins, as stacked areas."""
+    edges = np.unique(np.linspace(0, len(U), min(len(U), _BINS) + 1).astype(np.int64))
+    means = np.add.reduceat(U, edges[:-1], axis=0) / np.diff(edges)[:, None]
+    top = np.cumsum(np.column_stack([np.zeros(len(means)), means]), axis=1)
+    foot = row - 0.11 + _POSTERIOR
+    for k in range(U.shape[1]):
+        look: Keywords = {"baseline": foot - _POSTERIOR * top[:, k], "fill": True, "linewidth": 0.0, "alpha": 0.75}
+        ax.stairs(foot - _POSTERIOR * top[:, k + 1], edges, color=intent_colour(k), **look)
+
+
+@use_report_style
+def plot_switches(
+    probability: ArrayLike, shares: ArrayLike, dwell_times: ArrayLike, intent_names: Sequence[str]
+) -> Plot:
+    """Plot the graph of switches between K intents.
+
+    Parameters
+    ----------
+    probability : (K, K)
+        P(next intent = k | intent j ends), the width of the arrow from j to k; nan in the row of an intent that never
+        ends.
+    shares, dwell_times : (K,)
+        Fraction of the steps, the area of a node, and expected dwell time in steps.
+
+    Examples
+    --------
+    >>> plot = plot_switches([[0.0, 1.0], [1.0, 0.0]], [0.7, 0.3], [20.0, 8.0], ["water", "home"])
+    >>> plot.rows[0]
+    {'from': 'water', 'to': 'home', 'probability': 1.0, 'share': 0.7, 'dwell_time': 20.0}
+    """
+    P, rho, dwell = (np.array(x, dtype=np.float64) for x in (probability, shares, dwell_times))
+    K = rho.size
+    angle = 0.5 * np.pi - 2.0 * np.pi * np.arange(K) / K if K > 2 else np.pi * (1.0 - np.arange(K))
+    xy = np.column_stack([np.cos(angle), np.sin(angle)])
+    radius = 0.12 + 0.24 * np.sqrt(rho)
+    figure = new_figure(1.9 if K <= 2 else 3.9)
+    ax = figure.add_subplot()
+    for j, k in np.argwhere(np.nan_to_num(P) >= _RARE).tolist():
+        _draw_arrow(ax, xy[j], xy[k], radius[j], radius[k], float(P[j, k]), intent_colour(j))
+    for k in range(K):
+        ax.add_patch(Circle(tuple(xy[k]), radius[k], color=intent_colour(k), zorder=2.0))
+        outside = xy[k] * (1.0 + (radius[k] + 0.12) / max(np.linalg.norm(xy[k]), 1e-9)) if K > 2 else xy[k]
+        below = (0.0, -radius[k] - 0.1) if K <= 2 else (0.0, 0.0)
+        name = f"{wrap_label(intent_names[k], 18)}\n{100 * rho[k]:.0f} %, {_format_steps(dwell[k])}"
+        where = "center" if abs(xy[k, 0]) < 0.3 or K <= 2 else "left" if xy[k, 0] > 0.0 else "right"
+        at = "top" if K <= 2 or xy[k, 1] < -0.3 else "bottom" if xy[k, 1] > 0.3 else "center"
+        x, y = (outside + below).tolist()
+        ax.text(x, y, name, ha=where, va=at, fontsize="small")
+    ax.set_aspect("equal")
+    ax.set(xlim=(-2.2, 2.2), ylim=(-0.85, 0.55) if K <= 2 else (-1.45, 1.55))
+    ax.axis("off")
+    rows: list[Row] = [
+        {"from": intent_names[j], "to": intent_names[k], "probability": float(P[j, k])}
+        | {"share": float(rho[j]), "dwell_time": float(dwell[j])}
+        for j in range(K)
+        for k in range(K)
+        if j != k
+    ]
+    most = max(rows, key=lambda row: np.nan_to_num(row["probability"], nan=-1.0), default=None)
+    alt = f"Switches between {K} intents."
+    if most is not None and K > 2:
+        alt += f" Most regular: from {most['from']} to {most['to']} ({100 * most['probability']:.0f} %)."
+    return Plot(figure, rows, alt)
+
+
+def _format_steps(n: float) -> str:
+    return "never ends" if not np.isfinite(n) or n >= 1e7 else f"{format_number(n)} steps"
+
+
+def _draw_arrow(ax: Axes, a: FloatArray, b: FloatArray, start: float, stop: float, p: float, colour: str) -> None:
+    """Draw a bent arrow between two circles, and its probability beside its middle."""
+    along = (b - a) / np.linalg.norm(b - a)
+    normal = np.array([along[1], -along[0]])
+    turn = np.array([along, normal])
+    # The arrow leaves and enters the circles 25 degrees beside the line between the centres.
+    begin = a + start * (np.array([0.91, 0.42]) @ turn)
+    end = b + (stop + 0.03) * (np.array([-0.91, 0.42]) @ turn)
+    look: Keywords = {"arrowstyle": "-|>", "mutation_scale": 9.0, "shrinkA": 0.0, "shrinkB": 0.0, "alpha": 0.8}
+    bend = 0.18
+    arrow = FancyArrowPatch(tuple(begin), tuple(end), connectionstyle=f"arc3,rad={bend}", color=colour, **look)
+    arrow.set_linewidth(0.6 + 3.0 * p)
+    ax.add_patch(arrow)
+    # The label is on the outer side of the first part of the curve, where arrows rarely cross.
+    control = 0.5 * (begin + end) + normal * bend * np.linalg.norm(end - begin)
+    t = 0.36
+    at = (1.0 - t) ** 2 * begin + 2.0 * t * (1.0 - t) * control + t**2 * end + 0.11 * normal
+    box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+    ax.text(
+        float(at[0]),
+        float(at[1]),
+        f"{100 * p:.0f} %",
+        ha="center",
+        va="center",
+        fontsize="small",
+        color=MUTED,
+        bbox=box,
+    )

@@ -23,8 +23,8 @@ _SMALL = 1e-3
 
 def cautions(view: IntentsView, warned: Sequence[str] = ()) -> list[Callout]:
     """Return the cautions on a fit, most serious first."""
-    return [*_empty(view), *_duplicates(view), *_convergence(view), *_assignments(view), *_rewards(view)] + [
-        Callout("note", "Warning of the fit", literal(message)) for message in warned
+    return [*_empty(view), *_duplicates(view), *_convergence(view), *_assignments(view), *reward_cautions(view)] + [
+        Callout("note", "Warning issued by the fit", literal(message)) for message in warned
     ]
 
 
@@ -43,7 +43,7 @@ def _empty(view: IntentsView) -> list[Callout]:
     return [
         Callout(
             "problem",
-            f"{capitalise(_list(small))} {'is' if len(small) == 1 else 'are'} nearly empty",
+            f"{capitalise(list_names(small))} {'is' if len(small) == 1 else 'are'} nearly empty",
             "Almost no demonstration is assigned to a nearly empty intent, so its reward and weight are meaningless. "
             "Use fewer intents.",
         )
@@ -112,7 +112,8 @@ def _assignments(view: IntentsView) -> list[Callout]:
     ]
 
 
-def _rewards(view: IntentsView) -> list[Callout]:
+def reward_cautions(view: IntentsView) -> list[Callout]:
+    """Return the cautions on rewards that are on a bound, not identified, or without clear differences."""
     out, status = [], view.status
     if not view.trained:
         text = (
@@ -124,7 +125,7 @@ def _rewards(view: IntentsView) -> list[Callout]:
     if bound > 0.0:
         features = [view.feature_names[j] for j in np.flatnonzero((status == "bound").any(axis=0))]
         text = (
-            f"{format_percent(bound)} of the rewards ({literal(_list(features, 4))}) are on a bound of the model "
+            f"{format_percent(bound)} of the rewards ({literal(list_names(features, 4))}) are on a bound of the model "
             "and have no standard error: values beyond the bound would fit better. They are not compared in words. "
             "Widen the bounds (`irl__bounds`) or add a ridge."
         )
@@ -141,7 +142,8 @@ def _rewards(view: IntentsView) -> list[Callout]:
         out.append(Callout("note", "The level of some rewards is not identified", text))
     if np.any(status == "up to scale"):
         text = (
-            "The model determines only the proportions of the rewards. They are scaled to sum to 1 and have no errors."
+            "The model determines only the proportions of the rewards, which are scaled to sum to 1. They have no "
+            "standard errors."
         )
         out.append(Callout("note", "Rewards are proportions", text))
     K = view.n_intents
@@ -186,7 +188,8 @@ def next_steps(view: IntentsView, selection: Selection | None, evaluated: bool) 
     return steps
 
 
-def _list(names: Sequence[str], most: int = 6) -> str:
+def list_names(names: Sequence[str], most: int = 6) -> str:
+    """Return names as prose, at most `most` of them."""
     shown = list(names[:most])
     left = len(names) - len(shown)
     if left:

@@ -41,12 +41,14 @@ from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from limiirl.metrics import Evaluation
+    from limiirl.metrics import Adequacy, Evaluation
 
 # Largest numbers of rows of the figures and tables.
 _FEATURES, _STATES, _RECORDINGS, _UNCERTAIN = 20, 12, 40, 8
 # Maximum number of states of an example trajectory in the text, and of intents in the summary.
 _WRITTEN, _NAMED = 14, 4
+# Number of demonstrations, states and steps with the largest residuals in the table.
+_WORST = 5
 # A time line requires at least this many demonstrations in some recording.
 _LINE = 3
 # Minimum number of demonstrations for the figures in the order of the data.
@@ -60,11 +62,13 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     demos: Any = None,
     groups: ArrayLike | None = None,
     *,
+    covariates: Any = None,
     title: str | None = None,
     intent_names: Sequence[str] | None = None,
     coordinates: ArrayLike | None = None,
     selection: Selection | None = None,
     evaluation: Evaluation | None = None,
+    adequacy: Adequacy | None = None,
     command: str | None = None,
     warned: Sequence[str] = (),
 ) -> Report:
@@ -76,6 +80,8 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     demos, groups : Demonstrations or Agents, (N,), optional
         By default the training data, which a mixture loaded from a file does not contain. Other demonstrations are
         assigned to the intents, and the rewards have no standard errors.
+    covariates : array or table, optional
+        Covariates of the given demonstrations, if the mixture was fitted with covariates.
     title : str, optional
     intent_names : sequence of K strings, optional
         Names of the intents, such as "water" and "exploration".
@@ -85,6 +91,8 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
         Comparison of numbers of intents.
     evaluation : limiirl.metrics.Evaluation, optional
         Scores on held-out demonstrations.
+    adequacy : limiirl.metrics.Adequacy, optional
+        Residuals and calibration, the result of `limiirl.metrics.check_fit`.
     command : str, optional
         Command line that reproduces the fit.
     warned : sequence of str
@@ -100,11 +108,11 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     >>> intents_report(mix).title
     '2 intents behind 12 demonstrations'
     """
-    view = make_view(mixture, demos, groups, intent_names=intent_names, coordinates=coordinates)
+    view = make_view(mixture, demos, groups, covariates=covariates, intent_names=intent_names, coordinates=coordinates)
     noted = cautions(view, warned)
-    where = _visits_section(view)
-    sections = [_intents_section(view), _sizes_section(view)]
-    if where is not None and not _has_clear_rewards(view):  # show visits early: they describe the intents
+    where = visits_section(view)
+    sections = [intents_section(view), _sizes_section(view)]
+    if where is not None and not has_clear_rewards(view):  # show visits early: they describe the intents
         sections.insert(1, where)
         where = None
     if noted:
@@ -118,13 +126,15 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     sections.append(_number_section(view, selection))
     if evaluation is not None:
         sections.append(_evaluation_section(view, evaluation))
+    if adequacy is not None:
+        sections.append(_adequacy_section(adequacy))
     steps = "\n".join(f"- {step}" for step in next_steps(view, selection, evaluation is not None))
     sections.append(Section("Next steps", [Text(steps)]))
     return Report(
         title or _title(view),
         _lead(view, noted),
         sections,
-        methods=_methods(view, command),
+        methods=describe_methods(view, command),
         highlights=_highlights(view, evaluation),
     )
 
@@ -138,7 +148,7 @@ def write_intents(
 
 def plot_mixture_rewards(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
     """Return the figure of the rewards; see `IntentMixture.plot`."""
-    return _plot_rewards(make_view(mixture, demos, groups, intent_names=intent_names))[0].figure
+    return draw_rewards(make_view(mixture, demos, groups, intent_names=intent_names))[0].figure
 
 
 def plot_mixture_memberships(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
@@ -151,24 +161,26 @@ def plot_mixture_memberships(mixture: Any, demos: Any, groups: ArrayLike | None,
     return drawing
 
 
-def _has_clear_rewards(view: IntentsView) -> bool:
+def has_clear_rewards(view: IntentsView) -> bool:
+    """Return True if a reward differs clearly between intents."""
     return any(reward_claims(view, k).n_clear for k in range(view.n_intents))
 
 
-def _count(n: int, noun: str) -> str:
+def count_noun(n: int, noun: str) -> str:
+    """Return a number with a plural noun, which loses its s for 1."""
     return f"{n:,} {noun if n != 1 else noun.removesuffix('s')}"
 
 
 def _title(view: IntentsView) -> str:
-    intents = _count(view.n_intents, "intents")
+    intents = count_noun(view.n_intents, "intents")
     if view.data is None:
         return (
             intents
             if view.unit_posterior is None
-            else f"{intents} behind {_count(len(view.unit_posterior), view.noun)}"
+            else f"{intents} behind {count_noun(len(view.unit_posterior), view.noun)}"
         )
     n = len(view.units) if view.units is not None else len(view.data)
-    return f"{intents} {'behind' if view.trained else 'in'} {_count(n, view.noun)}"
+    return f"{intents} {'behind' if view.trained else 'in'} {count_noun(n, view.noun)}"
 
 
 def _lead(view: IntentsView, noted: Sequence[Callout]) -> str:
@@ -196,7 +208,8 @@ def _highlights(view: IntentsView, evaluation: Evaluation | None) -> dict[str, o
     return facts
 
 
-def _intents_section(view: IntentsView) -> Section:
+def intents_section(view: IntentsView) -> Section:
+    """Return the section on the rewards, in words, as a table and as a figure."""
     lines = []
     for k in np.argsort(-view.weights, kind="stable").tolist():
         text = f"**{capitalise(literal(view.names[k]))}** ({format_weight(view, k)}): {describe(view, k)}."
@@ -207,16 +220,16 @@ def _intents_section(view: IntentsView) -> Section:
     items: list[Item] = [Text("\n".join(lines))]
     table = _contrast_table(view)
     items += [] if table is None else [table]
-    figure = _rewards_figure(view)
-    if np.mean(np.isin(view.status, _UNDETERMINED)) > _MOSTLY and not _has_clear_rewards(view):
+    figure = rewards_figure(view)
+    if np.mean(np.isin(view.status, _UNDETERMINED)) > _MOSTLY and not has_clear_rewards(view):
         items.append(Fold("Rewards, most of which the data do not determine", [figure]))
     else:
         items.append(figure)
-    items.append(Fold("How to read this section", [Text(_reading(view))]))
+    items.append(Fold("How to read this section", [Text(_explain_rewards(view))]))
     return Section("Rewards of the intents", items)
 
 
-def _reading(view: IntentsView) -> str:
+def _explain_rewards(view: IntentsView) -> str:
     text = (
         "An intent is a reward function: behaviour that leads to higher rewards is more probable. Rewards have no "
         "unit; compare them between intents, and between features of the same scale. "
@@ -245,9 +258,12 @@ def _contrast_table(view: IntentsView) -> Table | None:
         for claim in reward_claims(view, k).claims:
             j = claim.index
             value, error = float(view.rewards.values[k, j]), float(view.errors[k, j])
-            cells: list[Content] = [view.names[k], claim.name, _estimate(value, error)]
+            cells: list[Content] = [view.names[k], claim.name, to_cell(value, error)]
             if not single:
-                cells += [Cell.number(claim.other, count_digits(claim.error)), _estimate(claim.difference, claim.error)]
+                cells += [
+                    Cell.number(claim.other, count_digits(claim.error)),
+                    to_cell(claim.difference, claim.error),
+                ]
             rows.append(cells)
     if not rows:
         return None
@@ -257,13 +273,14 @@ def _contrast_table(view: IntentsView) -> Table | None:
     return Table("contrasts", "Largest differences between the rewards", caption, columns, rows)
 
 
-def _estimate(value: float, error: float) -> Cell:
+def to_cell(value: float, error: float) -> Cell:
+    """Return a cell with an estimate to two digits of its standard error."""
     if not math.isfinite(error):
         return Cell.number(value, 2)
     return Cell.estimate(value, error, count_digits(error))
 
 
-def _plot_rewards(view: IntentsView) -> tuple[Plot, int]:
+def draw_rewards(view: IntentsView) -> tuple[Plot, int]:
     """Return the plot of the rewards with the largest differences, and the number of other rewards per intent."""
     size = np.abs(view.rewards.differences).max(axis=0) * view.scale
     clear = view.rewards.clear.any(axis=0)
@@ -275,8 +292,9 @@ def _plot_rewards(view: IntentsView) -> tuple[Plot, int]:
     return plot, thetas.shape[1] - order.size
 
 
-def _rewards_figure(view: IntentsView) -> Figure:
-    plot, left = _plot_rewards(view)
+def rewards_figure(view: IntentsView) -> Figure:
+    """Return the figure of the rewards with the largest differences."""
+    plot, left = draw_rewards(view)
     caption = "Features with clear differences come first."
     caption += f" {left} more feature{' is' if left == 1 else 's are'} in the CSV file." if left else ""
     return Figure.from_plot("rewards", "Learned rewards", caption, plot)
@@ -421,19 +439,21 @@ def _uncertain_table(view: IntentsView) -> Table | None:
     return Table("uncertain", "Least certain assignments", "Probability of each intent.", columns, rows)
 
 
-def _visits_section(view: IntentsView) -> Section | None:
+def visits_section(view: IntentsView) -> Section | None:
+    """Return the section on the visits under each intent, or None without demonstrations."""
     visits, expected = view.visits, view.expected_visits
     if visits is None:
         return None
     names = view.state_names
-    caption = "Visits per 100 steps, averaged over demonstrations weighted by their posterior probabilities."
+    caption = f"Visits per 100 steps, averaged over {view.weighted} weighted by their posterior probabilities."
     lead = ""
     if expected is not None:
         lead = _compare_visits(view, visits.values, expected)
     items: list[Item] = []
     if view.layout is not None:
-        panels: dict[str, Any] = {f"{name}: observed": of for name, of in zip(view.names, visits.values, strict=True)}
+        panels: dict[str, Any] = dict(zip(view.names, visits.values, strict=True))
         if expected is not None:
+            panels = {f"{name}: observed": of for name, of in panels.items()}
             panels |= {f"{name}: expected": of for name, of in zip(view.names, expected, strict=True)}
         grid = view.layout.kind == "grid"
         plot = figures.plot_visits(view.layout.xy, view.layout.links, panels, names, grid=grid, columns=view.n_intents)
@@ -497,7 +517,10 @@ def _visits_table(view: IntentsView) -> list[Item]:
         for claim in visit_claims(view, k).claims:
             cells: list[Content] = [view.names[k], claim.name, Cell(format_rate(claim.value), value=claim.value)]
             if view.n_intents > 1:
-                cells += [Cell(format_rate(claim.other), value=claim.other), _estimate(claim.difference, claim.error)]
+                cells += [
+                    Cell(format_rate(claim.other), value=claim.other),
+                    to_cell(claim.difference, claim.error),
+                ]
             rows.append(cells)
     if not rows:
         return []
@@ -570,8 +593,8 @@ def _number_section(view: IntentsView, selection: Selection | None) -> Section:
         rows.append(
             [
                 Cell(str(row.n_intents), mark="best" if best else None, value=row.n_intents),
-                _estimate(row.held_out, row.held_out_se),
-                _estimate(row.behind, row.behind_se),
+                to_cell(row.held_out, row.held_out_se),
+                to_cell(row.behind, row.behind_se),
                 Cell.number(row.bic, 1),
                 Cell.number(row.icl, 1),
                 Cell.number(row.stability, 2),
@@ -630,7 +653,43 @@ def _evaluation_section(view: IntentsView, evaluation: Evaluation) -> Section:
     return Section("Held-out accuracy", [Facts(facts), Code(str(evaluation), title="All scores")], lead=lead)
 
 
-def _methods(view: IntentsView, command: str | None) -> list[Item]:
+def _adequacy_section(adequacy: Adequacy) -> Section:
+    rows: list[list[Content]] = []
+    named = (
+        ("demonstration", adequacy.by_demo, adequacy.name_demo),
+        ("state", adequacy.by_state, adequacy.name_state),
+        ("step", adequacy.by_step, str),
+    )
+    for noun, residuals, name in named:
+        worst = residuals.worst(_WORST)
+        for i, z, excess, count, p in zip(*worst, strict=True):
+            numbers = Cell.number(float(z), 1), Cell.number(float(excess), 3), Cell.count(int(count))
+            rows.append([noun, name(int(i)), *numbers, Cell.number(float(p), 3)])
+    columns: list[Column | str] = [Column("", "left"), Column("Name", "left"), "z", "Excess surprise", "Predictions"]
+    caption = (
+        "Surprise is -log of the predicted probability of what happened; *excess* is its mean minus the expectation "
+        "under the model, in nats, and *z* is in standard deviations. The p-values are adjusted for the number of "
+        "demonstrations, states or steps (Holm)."
+    )
+    c = adequacy.calibration
+    bins = [
+        {"predicted": float(p), "observed": float(o), "n": int(n)} for p, o, n in zip(c[0], c[1], c[3], strict=True)
+    ]
+    plot = Plot(adequacy.plot(), bins, "Calibration of next-step probabilities, and residuals in order of size.")
+    about = "Left: frequency of outcomes by predicted probability, with 95\u00a0% intervals."
+    return Section(
+        "What the model explains worst",
+        [
+            Figure.from_plot("adequacy", "Adequacy", about, plot),
+            Table("residuals", "Largest residuals", caption, [*columns, "p"], rows),
+            Code(str(adequacy), title="Summary"),
+        ],
+        lead="Next-step predictions of the mixture, compared with what happened.",
+    )
+
+
+def describe_methods(view: IntentsView, command: str | None) -> list[Item]:
+    """Return the settings and versions, the command, and a program that repeats the fit."""
     facts: dict[str, object] = {}
     summary = view.summary
     if summary is not None:
@@ -676,12 +735,13 @@ def python_code(view: IntentsView) -> str:
     arguments = ", ".join([f"{view.n_intents}", f"ll.{irl}", *(f"{name}={value!r}" for name, value in options.items())])
     data = "mdp, demos" if view.mdp is not None else "None, agents"
     data += ", demos.groups" if mixture.groups_ is not None else ""
+    data += ", covariates=X" if getattr(mixture, "covariates_", None) is not None else ""
     return "\n".join(
         [
             "import limiirl as ll",
             "",
             *(_READ_AGENTS if view.mdp is None else _READ_DEMOS),
-            f"mix = ll.IntentMixture({arguments})",
+            f"mix = ll.{type(mixture).__name__}({arguments})",
             f"mix.fit({data})",
             'mix.report("report")',
         ]

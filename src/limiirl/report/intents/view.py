@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,8 +16,9 @@ from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl import CausalModel, DestinationMaxEnt
 from limiirl.mdp import MDP
-from limiirl.mixture import BayesianIntentMixture, IntentMixture, Summary, summarise
+from limiirl.mixture import BayesianIntentMixture, IntentMixture, Summary, summarise, validate
 from limiirl.report.intents.layout import Layout, find_layout, merge_previous
+from limiirl.switching import DwellTimes, Segments, SwitchingErrors, SwitchingSummary, summarise_switching
 
 SURE = 0.9
 """A demonstration is assigned clearly if its largest posterior probability is at least this value."""
@@ -27,6 +29,10 @@ _LEVEL = 0.05
 _MOST_PARAMETERS = 3000
 # Maximum difference between posteriors at which given demonstrations count as the training data.
 _SAME = 1e-3
+# The same for switching intents: maximum difference of log-likelihoods per step.
+_SAME_SCORE = 1e-6
+# Number of steps of the windows that measure typical feature counts of switching intents.
+_WINDOW = 20
 # Maximum size of a policy (S x A), and maximum number of steps, in the computation of expected visits.
 _MOST_ENTRIES, _MOST_STEPS = 5_000_000, 2_000
 
@@ -78,6 +84,7 @@ class IntentsView:
     estimator: str
     places: MDP | None
     place_of: IntArray
+    covariates: Any = None
 
     @property
     def mdp(self) -> Any:
@@ -109,7 +116,7 @@ class IntentsView:
         """Posterior (N, K) of each demonstration or agent."""
         if self.data is None or self.trained:
             return self.mixture.responsibilities_  # type: ignore[no-any-return]
-        return np.asarray(self.mixture.predict_proba(self.data, self.groups))
+        return np.asarray(self.mixture.predict_proba(self.data, self.groups, covariates=self.covariates))
 
     @cached_property
     def unit_posterior(self) -> FloatArray | None:
@@ -192,7 +199,7 @@ class IntentsView:
             return unknown[0], summary.status, np.diag(summary.errors.ravel() ** 2)
         if not self.trained or K * d > _MOST_PARAMETERS:
             return (unknown[0], self.summary.status, unknown[2]) if self.summary is not None else unknown
-        known = self.mixture.standard_errors(self.data, self.groups)
+        known = self.mixture.standard_errors(self.data, self.groups, covariates=self.covariates)
         return known.weights, known.status, known.covariance[K:, K:]
 
     @property
@@ -240,6 +247,11 @@ class IntentsView:
         spread = np.asarray(np.std(self.demos.features(self.mdp), axis=0))
         return np.where(spread > 0.0, spread, 1.0)
 
+    @property
+    def weighted(self) -> str:
+        """Plural noun of the units that have a posterior."""
+        return "demonstrations"
+
     @cached_property
     def visits(self) -> Contrasts | None:
         """Visits per 100 steps (K, S); errors are clustered by recording, and posteriors are taken as known."""
@@ -247,7 +259,8 @@ class IntentsView:
             return None
         units = self.recordings if self.recordings is not None else Groups.from_labels(None, len(self.demos))
         owner = np.arange(len(self.demos)) if units.index is None else units.index
-        return _visit_rates(self.visited, self.demos.lengths, self.posterior, owner, self.places.n_states)
+        each = np.repeat(np.arange(len(self.demos)), self.demos.lengths)
+        return visit_rates(self.visited, self.posterior[each], owner[each], self.places.n_states)
 
     @cached_property
     def expected_visits(self) -> FloatArray | None:
@@ -282,6 +295,7 @@ def make_view(
     data: Any = None,
     groups: ArrayLike | None = None,
     *,
+    covariates: Any = None,
     intent_names: Any = None,
     coordinates: ArrayLike | None = None,
 ) -> IntentsView:
@@ -305,20 +319,172 @@ def make_view(
     if isinstance(data, Demonstrations) and base.mdp_ is not None:
         data = data.renumber(base.mdp_)
     fitted_to = None if problem is None else problem.demos
-    trained = data is not None and (given is fitted_to or _is_training(base, data, labels))
+    trained = data is not None and (given is fitted_to or _is_training(base, data, labels, covariates))
     places, place_of = merge_previous(base.mdp_)
     layout = find_layout(places, coordinates)
-    view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__, places, place_of)
+    view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__, places, place_of, covariates)
     if base is not mixture and trained:
         object.__setattr__(view, "_fitted", mixture)
     return view
 
 
-def _is_training(mixture: IntentMixture, data: Any, groups: NDArray[Any] | None) -> bool:
+@dataclass(frozen=True, eq=False)
+class SwitchingView(IntentsView):
+    """A fitted `SwitchingMixture` of K intents, and demonstrations, if given."""
+
+    covariates: Any = None
+
+    @property
+    def weights(self) -> FloatArray:
+        """Expected fractions (K,) of the steps."""
+        return np.asarray(self.mixture.shares_)
+
+    @property
+    def posterior(self) -> None:
+        """None: demonstrations have no single intent."""
+        return
+
+    @property
+    def unit_posterior(self) -> None:
+        """None: demonstrations have no single intent."""
+        return
+
+    @property
+    def noun(self) -> str:
+        """Plural noun of the demonstrations."""
+        return "recordings"
+
+    @cached_property
+    def path(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """Most probable sequence of intents (n,)."""
+        return np.asarray(self.mixture.predict(self.data, self.covariates))
+
+    @cached_property
+    def steps(self) -> FloatArray:
+        """Smoothed posterior (n, K) of the intent at each step."""
+        return np.asarray(self.mixture.predict_proba(self.data, self.covariates))
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """Demonstration (n,) of each step."""
+        return np.repeat(np.arange(len(self.data)), self.data.lengths - 1)
+
+    @cached_property
+    def dwell(self) -> DwellTimes | None:
+        """Lengths of the segments of the most probable sequences."""
+        if self.data is None:
+            return None
+        offsets = np.concatenate([[0], np.cumsum(self.data.lengths - 1)])
+        segments = Segments.from_path(self.path, self.steps, offsets, self.data.ids)
+        return DwellTimes.from_segments(segments, self.mixture.mean_transition_, self.data.lengths - 1)
+
+    @cached_property
+    def measured(self) -> SwitchingErrors | None:
+        """Standard errors, if the demonstrations are the training data and this takes about a minute at most."""
+        if not self.trained or not self.mixture.has_fast_errors(self.data):
+            return None
+        groups = self.mixture.groups_
+        clustered = groups is not None and np.unique(groups).size > 1
+        errors: SwitchingErrors = self.mixture.standard_errors(
+            self.data, self.covariates, groups=groups if clustered else None
+        )
+        return errors
+
+    @cached_property
+    def summary(self) -> SwitchingSummary:  # type: ignore[override]
+        """Summary with the dwell times and standard errors."""
+        return summarise_switching(self.mixture, self.dwell, self.measured)
+
+    @cached_property
+    def _errors(self) -> tuple[FloatArray, NDArray[np.str_], FloatArray]:
+        K, d = self.mixture.thetas_.shape
+        if self.measured is None:
+            return np.full(K, np.nan), self.summary.status, np.full((K * d, K * d), np.nan)
+        own = slice(K, K + K * d)
+        covariance = self.measured.covariance[own, own].copy()
+        without = ~np.isfinite(self.measured.thetas.ravel())
+        covariance[without] = covariance[:, without] = np.nan
+        return np.full(K, np.nan), self.measured.status, covariance
+
+    @cached_property
+    def scale(self) -> FloatArray:
+        """Typical difference (d,) between the feature counts of windows, which makes rewards comparable."""
+        if self.data is None:
+            return np.ones(self.mixture.thetas_.shape[1])
+        spread = np.asarray(np.std(self.data.cut(_WINDOW).features(self.mdp), axis=0))
+        return np.where(spread > 0.0, spread, 1.0)
+
+    @property
+    def weighted(self) -> str:
+        """Plural noun of the units that have a posterior."""
+        return "steps"
+
+    @cached_property
+    def visits(self) -> Contrasts | None:
+        """Decisions per 100 steps (K, S) in each state; errors are clustered by group, or by recording."""
+        if self.data is None or self.places is None:
+            return None
+        states = self.place_of[self.data.states[np.arange(self.owner.size) + self.owner]]
+        owner = self.owner if self.units is None or self.units.index is None else self.units.index[self.owner]
+        return visit_rates(states, self.steps, owner, self.places.n_states)
+
+    @property
+    def expected_visits(self) -> None:
+        """None: the policies of the intents do not determine visits in short segments."""
+        return
+
+    @cached_property
+    def state_rewards(self) -> FloatArray | None:
+        """Reward (K, S) of each state, relative to its mean; None without state features."""
+        if self.places is None or self.places.state_features is None:
+            return None
+        rewards = self.places.state_features @ self.mixture.thetas_[:, : self.mdp.n_state_features].T
+        return np.asarray((rewards - rewards.mean(axis=0)).T)
+
+    def rename(self, text: str) -> str:
+        """Return a name of a quantity with the names of the intents."""
+        head, comma, last = text.rpartition(", ")
+        own = {f"intent {k}": name for k, name in enumerate(self.names)}
+        return f"{head}{comma}{own[last]}" if last in own else text
+
+
+def make_switching_view(
+    mixture: Any,
+    demos: Demonstrations | None = None,
+    covariates: Any = None,
+    groups: ArrayLike | None = None,
+    *,
+    intent_names: Sequence[str] | None = None,
+    coordinates: ArrayLike | None = None,
+) -> SwitchingView:
+    """Return the contents of the page; by default, the demonstrations and groups are those of the fit."""
+    K = len(mixture.shares_)
+    names = tuple(f"intent {k}" for k in range(K)) if intent_names is None else tuple(map(str, intent_names))
+    if len(names) != K or len(set(names)) != K:
+        raise InvalidParameter.of("intent_names", intent_names, f"must be {K} different names, one per intent")
+    fitted_to, own = mixture._training
+    data = fitted_to if demos is None else validate.check_demos(demos, mixture.mdp_)
+    trained = data is not None and data is fitted_to
+    if demos is None:
+        covariates, groups = own, mixture.groups_ if groups is None else groups
+    elif data.n_transitions == mixture.n_steps_:
+        trained = abs(mixture.score(data, covariates) - mixture.log_likelihood_) < _SAME_SCORE
+    if groups is None and data is not None:
+        groups = data.groups
+    labels = None if groups is None or data is None else Groups.for_demos(groups, data).labels
+    places, place_of = merge_previous(mixture.mdp_)
+    layout = find_layout(places, coordinates)
+    return SwitchingView(
+        mixture, data, labels, trained, names, layout, type(mixture).__name__, places, place_of, covariates
+    )
+
+
+def _is_training(mixture: IntentMixture, data: Any, groups: NDArray[Any] | None, covariates: Any) -> bool:
     stored = mixture.responsibilities_
     if stored is None or len(stored) != len(data) or (mixture.groups_ is None) != (groups is None):
         return False
-    return bool(np.max(np.abs(mixture.predict_proba(data, groups) - stored), initial=0.0) < _SAME)
+    posterior = mixture.predict_proba(data, groups, covariates=covariates)
+    return bool(np.max(np.abs(posterior - stored), initial=0.0) < _SAME)
 
 
 def _other_weights(weights: FloatArray) -> FloatArray:
@@ -329,30 +495,25 @@ def _other_weights(weights: FloatArray) -> FloatArray:
     return np.asarray(others / np.where(total > 0.0, total, 1.0))
 
 
-def _visit_rates(
-    states: IntArray, n_steps: IntArray, U: FloatArray, owner: NDArray[np.int64], n_states: int
-) -> Contrasts:
-    """Return ratio estimates of the visits per 100 steps, with errors from the residuals of each recording."""
+def visit_rates(states: IntArray, U: FloatArray, owner: NDArray[np.int64], n_states: int) -> Contrasts:
+    """Return ratio estimates of the visits per 100 steps of n steps, with errors from the residuals of each cluster.
+
+    `states` (n,), `U` (n, K) and `owner` (n,) are the state, the posterior and the cluster of each step.
+    """
     from scipy import sparse
 
-    row = np.repeat(np.arange(n_steps.size), n_steps)
-    shape = (n_steps.size, n_states)
-    counts = sparse.coo_array((np.ones(states.size), (row, states)), shape=shape).tocsr()
-    n_owners = int(owner.max()) + 1
-    by_owner = sparse.csr_array((np.ones(owner.size), (owner, np.arange(owner.size))), shape=(n_owners, owner.size))
-    K = U.shape[1]
-    lengths = n_steps.astype(np.float64)
+    n_owners, K = int(owner.max(initial=-1)) + 1, U.shape[1]
     values, others, errors = np.zeros((K, n_states)), np.zeros((K, n_states)), np.full((K, n_states), np.nan)
     for k in range(K):
         parts = []
         for u, rates in ((U[:, k], values), (1.0 - U[:, k], others)):
-            total = float(u @ lengths)
+            total = float(u.sum())
             if total <= 0.0:
                 continue
-            rates[k] = 100.0 / total * np.asarray(counts.T @ u)
-            weighted = sparse.csr_array(by_owner @ sparse.diags_array(100.0 * u / total) @ counts)
-            steps = by_owner @ (u * lengths / total)
-            parts.append((weighted, steps, rates[k]))
+            weights = 100.0 * u / total
+            rates[k] = np.bincount(states, weights, n_states)
+            counts = sparse.coo_array((weights, (owner, states)), shape=(n_owners, n_states)).tocsr()
+            parts.append((counts, np.bincount(owner, u, n_owners) / total, rates[k]))
         errors[k] = _estimate_error(parts) if n_owners > 1 else np.nan
     return Contrasts(values, others, errors)
 
@@ -385,7 +546,8 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
     for k in range(U.shape[1]):
         pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
         p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
-        # Some recordings end in nonterminal states: at each step, remove their observed fraction of those that go on.
+        # Recordings that end in a nonterminal state are truncated: after each step, scale by the observed fraction that
+        # continues.
         terminated = np.bincount(demos.lengths, weights=U[:, k] * mdp.terminal[demos.last_states])
         alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]
         for length in range(1, min(alive.size, _MOST_STEPS)):

@@ -77,7 +77,7 @@ def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: 
     twin = np.where(other >= 0, other, np.arange(network.n_segments))
     streets = np.flatnonzero((chosen | chosen[twin]) & (np.arange(network.n_segments) <= twin))
     tail, head = network.tail[streets].astype(np.int64), network.head[streets].astype(np.int64)
-    following = _following(network.n_nodes, tail, head, [np.asarray(key)[streets] for key in keys])
+    following = _find_following(network.n_nodes, tail, head, [np.asarray(key)[streets] for key in keys])
     nodes, lengths, order = _trace_lines(tail.tolist(), head.tolist(), following.tolist())
     points = np.stack([network.lat[nodes], network.lon[nodes]], axis=1) if nodes else np.empty((0, 2))
     return StreetLines(
@@ -85,7 +85,7 @@ def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: 
     )
 
 
-def _following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[np.generic]]) -> IntArray:
+def _find_following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[np.generic]]) -> IntArray:
     """Return the street (n, 2) that continues each street at its tail and at its head; -1 where a line ends."""
     n = tail.size
     ends = np.concatenate([tail, head])

@@ -163,7 +163,7 @@ def _intents_section(example: DemoExample) -> Section:
         "Trajectories and rewards of each intent",
         "Top: the trajectories that are assigned to each intent, on the unrolled world; numbers are elements, and "
         "trajectories lead from the left to the right. Bottom: learned reward per step in each type of cell, with its "
-        "95\u00a0% interval. An open dot is on a bound of the model and has no interval.",
+        "95\u00a0% interval. An open dot is a reward on a bound of the model, which has no interval.",
         plot_intents(example),
     )
     return Section(

@@ -247,7 +247,7 @@ def begin(
 
 
 @njit(cache=True, nogil=True)
-def driven_distance(position: float, start: float, same_street: bool, same_segment: bool, reach: float) -> float:
+def route_distance(position: float, start: float, same_street: bool, same_segment: bool, reach: float) -> float:
     """Return the route distance from a position on a street to the start of a segment.
 
     The distance is negative if the position is on the segment: cycles back to this segment are not considered.
@@ -295,7 +295,7 @@ def _reach(
 def route_between(cloud: ParticleCloud, i: int, moved: ParticleCloud, j: int, reach: float) -> tuple[float, float]:
     """Return the route distance and the straight-line distance from particle i to particle j of the next cloud."""
     start, same = moved.position[j] - moved.along[j], cloud.street[i] == moved.street[j]
-    d = driven_distance(cloud.position[i], start, same, cloud.segment[i] == moved.segment[j], reach) + moved.along[j]
+    d = route_distance(cloud.position[i], start, same, cloud.segment[i] == moved.segment[j], reach) + moved.along[j]
     return d, math.hypot(moved.place[j, 0] - cloud.place[i, 0], moved.place[j, 1] - cloud.place[i, 1])
 
 
@@ -319,7 +319,7 @@ def _options(
         x0, y0, east, north = roads.start[s, 0], roads.start[s, 1], roads.run[s, 0] / flat, roads.run[s, 1] / flat
         for i in range(n):
             own = cloud.segment[i] == s
-            d = driven_distance(cloud.position[i], start, cloud.street[i] == street, own, reach[group[i], c])
+            d = route_distance(cloud.position[i], start, cloud.street[i] == street, own, reach[group[i], c])
             if d > pace.limit:
                 continue
             at, here = relative[c, 2], mass[c]

@@ -1,0 +1,132 @@
+"""Tables and page of the comparison with published methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from limiirl.experiments.rivals import RivalResults, RivalRow
+from limiirl.report.document import Callout, Code, Figure, Fold, Item, Report, Section, Text
+from limiirl.report.figures import plot_scores
+from limiirl.report.tables import Cell, Column, Table
+
+_DIGITS = 4
+
+
+def rivals_report(results: Sequence[RivalResults], command: str) -> Report:
+    """Return the page: one section per part, with its table, figure, goals and, if it was repeated, the selection."""
+    complete = [part for part in results if part.ours is not None]
+    lead = " ".join(_summarise(part) for part in complete)
+    return Report(
+        "Comparison with published methods",
+        lead or "No part is complete.",
+        [_section(part) for part in results],
+        methods=[
+            Text(
+                "All scores are predictive: the probability of an action given the states up to it and the earlier "
+                "actions, in nats per step. Settings of our methods were chosen by cross-validation within the "
+                "training data; `--select` repeats this. The test data are used for the scores only. Standard errors "
+                "are clustered by recording, or by animal if whole animals are held out."
+            ),
+            Code(command, "Command"),
+        ],
+    )
+
+
+def _summarise(results: RivalResults) -> str:
+    ours = results.ours
+    assert ours is not None  # complete
+    others = [row for row in results.rows() if row.method != ours.method]
+    best = max(others, key=lambda row: row.held_out)
+    reached = results.goals()
+    goals = f"; {sum(ok for *_, ok in reached)} of {len(reached)} goals are reached" if reached else ""
+    return (
+        f"{results.part.title}: {ours.held_out:.4f} nats per {results.part.unit} ({ours.method}), against "
+        f"{best.held_out:.4f} of the best other method ({best.method}){goals}."
+    )
+
+
+def _section(results: RivalResults) -> Section:
+    part, rows = results.part, results.rows()
+    items: list[Item] = [scores_table(results)]
+    if rows:
+        scores = {row.method: (row.held_out, row.error) for row in reversed(rows)}
+        quoted = {row.method for row in rows if row.source}
+        plot = plot_scores(scores, f"held-out nats per {part.unit}", quoted, part.ours)
+        caption = "Bars: two standard errors. Empty markers: published scores."
+        items.append(Figure.from_plot(f"{part.name}-scores", f"Scores: {part.title}", caption, plot))
+    for goal, value, reached in results.goals():
+        prose = f"{value:.4f}, to exceed {goal.threshold:g}."
+        items.append(Callout("holds" if reached else "fails", goal.text, prose))
+    items += [
+        Callout("problem", f"Trial {record.seed} failed", record.error or "no message") for record in results.failures
+    ]
+    if results.candidates():
+        items.append(Fold("Selection of the settings", [selection_table(results)]))
+    return Section(part.title, items, lead=part.description)
+
+
+def scores_table(results: RivalResults) -> Table:
+    """Return the table of a part: published and fitted methods, in the order of their scores."""
+    part, rows = results.part, results.rows()
+    with_accuracy = any(math.isfinite(row.accuracy) for row in rows)
+    columns = ["held out", "ours minus this", "training"] + ["accuracy"] * with_accuracy + ["processor s"]
+    cells = [[_name(row), *_numbers(row, part.ours, with_accuracy=with_accuracy)] for row in rows]
+    caption = (
+        f"{part.description} Nats per {part.unit}, ± one standard error; differences are paired by recording"
+        f"{' or animal' if part.n_splits > 1 else ''}."
+    )
+    return Table(f"{part.name}-scores", part.title, caption, [Column("Method", "left"), *columns], cells)
+
+
+def _name(row: RivalRow) -> Cell:
+    return Cell(row.method, note=f"Quoted: {row.source}." if row.source else "")
+
+
+def _numbers(row: RivalRow, ours: str, *, with_accuracy: bool) -> Iterator[Cell]:
+    mark = "best" if row.method == ours else None
+    if math.isfinite(row.error):
+        yield Cell.estimate(row.held_out, row.error, _DIGITS, mark)
+    else:
+        yield Cell.number(row.held_out, _DIGITS, mark)
+    shown = math.isfinite(row.gain) and row.method != ours
+    yield Cell.estimate(row.gain, row.gain_error, _DIGITS) if shown else Cell.number(None)
+    yield Cell.number(row.train, _DIGITS)
+    if with_accuracy:
+        yield Cell.number(row.accuracy, _DIGITS)
+    yield Cell.number(row.seconds, 1)
+
+
+def selection_table(results: RivalResults) -> Table:
+    """Return the table of the candidates, scored by cross-validation within the training data."""
+    part = results.part
+    cells = [
+        [
+            Cell(row.method, mark="best" if row.method == part.chosen else None),
+            Cell.estimate(row.held_out, row.error, _DIGITS),
+            Cell.number(None) if row.method == part.chosen else Cell.estimate(row.gain, row.gain_error, _DIGITS),
+            Cell.number(row.train, _DIGITS),
+            Cell.number(row.seconds, 0),
+        ]
+        for row in results.candidates()
+    ]
+    caption = f"Cross-validation over the training recordings, {part.n_folds} folds; the chosen setting is marked."
+    columns = [Column("Setting", "left"), "held out", "chosen minus this", "training", "processor s"]
+    return Table(f"{part.name}-selection", f"Selection: {part.title}", caption, columns, cells)
+
+
+def format_rivals(results: Sequence[RivalResults]) -> str:
+    """Return the scores and goals as text."""
+    blocks = []
+    for part in results:
+        lines = [part.part.title]
+        for row in part.rows():
+            error = f" ± {row.error:.4f}" if math.isfinite(row.error) else ""
+            accuracy = f"  accuracy {row.accuracy:.4f}" if math.isfinite(row.accuracy) else ""
+            lines.append(f"  {row.method:<58} {row.held_out:8.4f}{error}{accuracy}{'  (quoted)' if row.source else ''}")
+        lines += [
+            f"  {'reached' if ok else 'NOT reached'}: {goal.text}, {value:.4f} against {goal.threshold:g}"
+            for goal, value, ok in part.goals()
+        ]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
