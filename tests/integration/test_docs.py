@@ -17,6 +17,7 @@ PROGRAMS = [
     "experiments.md",
     "sigma_girl.md",
     "models.md",
+    "route_choice.md",
     "roads.md",
     "forecasting.md",
     "streaming.md",

@@ -514,6 +514,8 @@ class FittedMixture(NoMetadataRouting):
         >>> samples.thetas.mean().round(1), samples.r_hat[1:].round(2)  # doctest: +SKIP
         (1.3, array([1.]))
         """
+        if getattr(self, "shared", None) is not None:
+            raise InvalidParameter.of("shared", cast("Any", self).shared, "must be None to sample the posterior")
         priors = Priors(
             check_positive(prior_scale, "prior_scale"),
             check_positive(concentration, "concentration"),
@@ -702,4 +704,5 @@ class FittedMixture(NoMetadataRouting):
 
     def _n_free(self, n_units: int) -> int:
         n_covariates = 0 if self.covariates_ is None else len(self.covariates_.names)
-        return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units, n_covariates).n_free
+        shared = validate.find_shared(getattr(self, "shared", None), self.mdp_)
+        return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units, n_covariates, shared).n_free

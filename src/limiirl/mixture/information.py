@@ -7,6 +7,7 @@ where s_ik is the gradient and B_ik the negative Hessian of log rho_k + log p_ik
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -220,8 +221,13 @@ class StandardErrors(FreeEstimates):
             part = self._basis[K + k * d : K + (k + 1) * d]
             inside = np.where(self.status[k] == "bound", 0.0, rows)
             along = inside @ part
-            # The part of a combination outside of the free directions is not identified.
-            outside = np.linalg.norm(inside - along @ part.T, axis=1) > _INVOLVED * np.linalg.norm(inside, axis=1)
+            # The part of a combination outside of the free directions is not identified. Columns of `part` that are
+            # shared by intents do not have unit length.
+            axes, size, _ = np.linalg.svd(part, full_matrices=False)
+            axes = axes[:, size > _ZERO]
+            outside = np.linalg.norm(inside - inside @ axes @ axes.T, axis=1) > _INVOLVED * np.linalg.norm(
+                inside, axis=1
+            )
             used = np.any(np.abs(along) > _INVOLVED, axis=0)
             variance = np.einsum(
                 "ij,jk,ik->i", along[:, used], self._free_covariance[np.ix_(used, used)], along[:, used]
@@ -258,6 +264,7 @@ def standard_errors(
     thetas: FloatArray,
     covariance: str = "observed",
     clusters: ArrayLike | None = None,
+    shared: BoolArray | None = None,
 ) -> StandardErrors:
     """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d).
 
@@ -268,21 +275,28 @@ def standard_errors(
         where s_c is the score of a unit ("robust") or the sum of the scores of a cluster of units ("cluster").
     clusters : (N,), optional
         Cluster of each demonstration; by default the groups of the fit, or `demos.groups`.
+    shared : (d,) mask, optional
+        Features whose rewards are one parameter for all intents.
     """
     index, noun = resolve_clusters(problem, covariance, clusters)
-    key = b"".join(array.tobytes() for array in (rho, thetas, np.array([]) if index is None else index))
+    key = b"".join(array.tobytes() for array in (rho, thetas, *(part for part in (index, shared) if part is not None)))
     recent = _RECENT.get(problem)
     if recent is not None and recent[0] == key:
         return recent[1]
-    result = _standard_errors(problem, rho, thetas, index, noun)
+    result = _standard_errors(problem, rho, thetas, index, noun, shared)
     _RECENT[problem] = key, result
     return result
 
 
 def _standard_errors(
-    problem: FitProblem, rho: FloatArray, thetas: FloatArray, clusters: IntArray | None, noun: str
+    problem: FitProblem,
+    rho: FloatArray,
+    thetas: FloatArray,
+    clusters: IntArray | None,
+    noun: str,
+    shared: BoolArray | None,
 ) -> StandardErrors:
-    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
+    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units), shared=shared)
     measured = information(problem, rho, thetas, free.moving, clusters)
     inverse, flat, method = invert(measured, free.basis, noun)
     return make_errors(free, (rho, thetas), free.basis, inverse, flat, method)
@@ -484,11 +498,18 @@ def penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
 
 
 def free_parameters(
-    model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int, n_covariates: int = 0
+    model: Any,
+    mdp: Any,
+    rho: FloatArray,
+    thetas: FloatArray,
+    n_units: int,
+    n_covariates: int = 0,
+    shared: BoolArray | None = None,
 ) -> FreeParameters:
     """Return the free parameters and a basis of the free directions; see `OptionalMembers.null_directions`.
 
-    With covariates, each intent has 1 + n_covariates logits instead of a weight.
+    With covariates, each intent has 1 + n_covariates logits instead of a weight. Rewards of `shared` features (d,)
+    change together, as one direction.
     """
     K, d = thetas.shape
     members = OptionalMembers.of(model)
@@ -510,7 +531,28 @@ def free_parameters(
             if np.all(contrast[unidentified & inside]):
                 status[k, unidentified & inside] = "contrast"
         blocks.append(basis)
+    if shared is not None:
+        blocks = [blocks[0], _share(blocks[1:], occupied, shared)]
     return FreeParameters(status, occupied, np.asarray(block_diag(*blocks)))
+
+
+def _share(blocks: list[FloatArray], occupied: BoolArray, shared: BoolArray) -> FloatArray:
+    """Return an orthonormal basis (K d, r) of the free directions in which shared rewards change together.
+
+    `blocks` contains the free directions (d, r_k) of each intent.
+    """
+    K, d = occupied.size, shared.size
+    together = np.kron(occupied[:, None] / math.sqrt(max(1, np.count_nonzero(occupied))), np.eye(d)[:, shared])
+    apart = np.eye(K * d)[:, np.repeat(occupied, d) & np.tile(~shared, K)]
+    pooled, free = np.hstack([together, apart]), np.asarray(block_diag(*blocks))
+    projected = free.T @ pooled
+    # Directions that are free as they are remain parameters; the others are combined.
+    length = np.sum(projected**2, axis=0)
+    alone, partly = length > 1.0 - _ZERO, (length > _ZERO) & (length <= 1.0 - _ZERO)
+    if not np.any(partly):
+        return pooled[:, alone]
+    _, size, mixes = np.linalg.svd(projected[:, partly], full_matrices=False)
+    return np.hstack([pooled[:, alone], pooled[:, partly] @ mixes[size > _ZERO].T])
 
 
 def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:

@@ -45,6 +45,7 @@ from limiirl.mixture.information import (
     score_blocks,
     standard_errors,
 )
+from limiirl.mixture.validate import find_shared
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,14 +118,16 @@ def joint_errors(
     thetas: FloatArray,
     covariance: str = "observed",
     clusters: ArrayLike | None = None,
+    shared: BoolArray | None = None,
 ) -> JointErrors:
     """Return the covariance of the free directions of logits (K, p) and thetas (K, d); see `standard_errors`."""
     index, noun = resolve_clusters(problem, covariance, clusters)
-    key = b"".join(array.tobytes() for array in (logits, thetas, np.array([]) if index is None else index))
+    given = (part for part in (index, shared) if part is not None)
+    key = b"".join(array.tobytes() for array in (logits, thetas, *given))
     cached = _RECENT.get(problem)
     if cached is None or cached[0] != key:
         rho, n = problem.weight_design.weights(logits).mean(axis=0), len(problem.units)
-        free = free_parameters(problem.model, problem.mdp, rho, thetas, n, logits.shape[1] - 1)
+        free = free_parameters(problem.model, problem.mdp, rho, thetas, n, logits.shape[1] - 1, shared)
         measured = joint_information(problem, logits, thetas, free.moving, index)
         cached = _RECENT[problem] = key, JointErrors(free, *invert(measured, free.basis, noun))
     return cached[1]
@@ -138,9 +141,10 @@ def measure_errors(
     With covariates, the weights are means over the units, and their errors follow by the delta method.
     """
     logits, thetas = mixture.membership_logits_, mixture.thetas_
+    shared = find_shared(getattr(mixture, "shared", None), mixture.mdp_)
     if logits is None:
-        return standard_errors(problem, mixture.weights_, thetas, covariance, clusters)
-    free, inverse, flat, method = joint_errors(problem, logits, thetas, covariance, clusters)
+        return standard_errors(problem, mixture.weights_, thetas, covariance, clusters, shared)
+    free, inverse, flat, method = joint_errors(problem, logits, thetas, covariance, clusters, shared)
     design: WeightDesign = problem.weight_design
     rho = design.weights(logits)
     jacobian = mean_jacobian(design.X, rho)
@@ -274,7 +278,8 @@ class MembershipLogit:
 
     @cached_property
     def _joint(self) -> JointErrors:
-        return joint_errors(self.problem, self.logits, self._mixture.thetas_)
+        shared = find_shared(getattr(self._mixture, "shared", None), self._mixture.mdp_)
+        return joint_errors(self.problem, self.logits, self._mixture.thetas_, shared)
 
     @cached_property
     def _covariance(self) -> FloatArray:

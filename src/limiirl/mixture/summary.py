@@ -36,7 +36,7 @@ from limiirl.mixture.estimates import ProfileInterval, wald_statistics
 from limiirl.mixture.information import free_parameters
 from limiirl.mixture.init import is_given
 from limiirl.mixture.membership import measure_errors
-from limiirl.mixture.validate import check_demos
+from limiirl.mixture.validate import check_demos, find_shared
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
@@ -377,7 +377,8 @@ def _summarise(
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
     n_covariates = 0 if mixture.covariates_ is None else len(mixture.covariates_.names)
-    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U), n_covariates)
+    shared = find_shared(getattr(mixture, "shared", None), mixture.mdp_)
+    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U), n_covariates, shared)
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
     method = "observed information"
     if problem is not None and thetas.size <= MOST_PARAMETERS:
