@@ -279,7 +279,7 @@ class MembershipLogit:
     @cached_property
     def _joint(self) -> JointErrors:
         shared = find_shared(getattr(self._mixture, "shared", None), self._mixture.mdp_)
-        return joint_errors(self.problem, self.logits, self._mixture.thetas_, shared)
+        return joint_errors(self.problem, self.logits, self._mixture.thetas_, shared=shared)
 
     @cached_property
     def _covariance(self) -> FloatArray:
