@@ -312,7 +312,7 @@ class TestEnvironments:
         (alone,) = compare_environments(MaxCausalEnt(), [one]).separate
         assert report.joint.shape == alone.shape
         np.testing.assert_allclose(report.joint.T @ report.joint, alone.T @ alone, atol=1e-9)
-        assert report.find_identified_by_others(0).shape == (0, 3)
+        assert report.find_resolved(0).shape == (0, 3)
 
     def test_another_discount_identifies_a_direction(self):
         worlds = [self.world(np.eye(3), gamma=gamma) for gamma in (0.9, 0.5)]
@@ -325,7 +325,7 @@ class TestEnvironments:
                 policies = [MaxCausalEnt().policy(mdp, at) for at in (theta, theta + 2.0 * direction)]
                 np.testing.assert_allclose(policies[0], policies[1], atol=1e-8)
         assert len(report.joint) < min(len(null) for null in report.separate)
-        gained = report.find_identified_by_others(0)
+        gained = report.find_resolved(0)
         assert len(gained) == len(report.separate[0]) - len(report.joint)
         np.testing.assert_allclose(gained @ report.joint.T, 0.0, atol=1e-9)
 

@@ -36,6 +36,7 @@ app = options.make_app("Learn driving styles from GPS traces and forecast trips.
 
 
 def build(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     source: Annotated[
         Path,
         typer.Argument(
@@ -86,10 +87,11 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import network_page
 
-        write_page(network_page(network), page, as_json)
+        write_page(context, network_page(network), page, as_json)
 
 
 def match(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     network: options.Network,
     trips: Annotated[
         Path,
@@ -172,10 +174,11 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import quality_page
 
-        write_page(quality_page(roads, cleaned, matches, quality, examples=not no_examples), page, as_json)
+        write_page(context, quality_page(roads, cleaned, matches, quality, examples=not no_examples), page, as_json)
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     network: options.Network,
     matches: options.MatchesFile,
     n_intents: Annotated[
@@ -251,7 +254,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import styles_report
 
-        write_page(styles_report(roads, result, examples=not no_examples), page, as_json)
+        write_page(context, styles_report(roads, result, examples=not no_examples), page, as_json)
 
 
 def _resolve_executor(

@@ -101,6 +101,7 @@ def copy_states(mdp: MDP, state: NDArray[np.integer], src: IntArray, edge: IntAr
     Edge i leads from state src[i] to state dst[i] of the new MDP. The start distribution is uniform, and states have no
     names.
     """
+    mdp.check_no_goal_features()
     pair = np.flatnonzero(np.diff(np.stack([src, mdp.act[edge]]), prepend=-1).any(axis=0))
     return MDP(
         src=src.astype(np.int32),

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from limiirl.demos.names import is_numbered_as
 from limiirl.demos.validate import locate, name_step
 from limiirl.errors import InvalidDemos
-from limiirl.mdp import name_of
+from limiirl.mdp import as_features, goal_feature_counts, name_of
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
@@ -174,10 +174,16 @@ def _list_names(values: NDArray[np.int32], names: tuple[str, ...] | None) -> str
     return ", ".join(name_of(names, x) for x in distinct[:_LISTED]) + (", ..." if len(distinct) > _LISTED else "")
 
 
-def feature_counts(demos: Demonstrations, mdp: MDP, edge: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+def feature_counts(
+    demos: Demonstrations,
+    mdp: MDP,
+    edge: NDArray[np.int64] | None = None,
+    goals: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
     """Return the discounted feature counts (N, d) of every demonstration; see `Demonstrations.features`.
 
-    `edge` (n_transitions,) overrides the edges of the transitions, to resolve ambiguous transitions.
+    `edge` (n_transitions,) overrides the edges of the transitions, to resolve ambiguous transitions. `goals` (N,), by
+    default the last states, are the goals for features that depend on them.
     """
     steps = demos.steps(mdp)
     counts = np.empty((len(demos), mdp.n_features))
@@ -187,16 +193,21 @@ def feature_counts(demos: Demonstrations, mdp: MDP, edge: NDArray[np.int64] | No
     if mdp.state_features is not None:
         t = np.arange(demos.n_steps) - np.repeat(demos.offsets[:-1], demos.lengths)
         counts[:, : ends[0]] = _sum_rows(discounts[t], demos.states, demos.offsets, mdp.state_features)
-    if mdp.action_features is None and mdp.edge_features is None:
+    if mdp.action_features is None and mdp.edge_features is None and not mdp.goal_features:
         return counts
     if edge is None:
         edge = _resolve_edges(demos, steps, mdp)
     weights = discounts[steps.t_of_step]
+    if mdp.goal_features:
+        ends_of = demos.start_states, demos.last_states if goals is None else goals
+        counts[:, ends[2] :] = goal_feature_counts(
+            mdp.goal_features, mdp.dst, edge, steps.demo_of_step, weights, *ends_of
+        )
     if mdp.action_features is not None:
         pairs = mdp.pair_of_edge[edge]
         counts[:, ends[0] : ends[1]] = _sum_rows(weights, pairs, steps.step_ptr, mdp.action_features)
     if mdp.edge_features is not None:
-        counts[:, ends[1] :] = _sum_rows(weights, edge, steps.step_ptr, mdp.edge_features)
+        counts[:, ends[1] : ends[2]] = _sum_rows(weights, edge, steps.step_ptr, mdp.edge_features)
     return counts
 
 
@@ -236,6 +247,9 @@ def _resolve_edges(demos: Demonstrations, steps: Steps, mdp: MDP) -> NDArray[np.
         differs |= _rows_differ(mdp.action_features, mdp.pair_of_edge[members], mdp.pair_of_edge[firsts])
     if mdp.edge_features is not None:
         differs |= _rows_differ(mdp.edge_features, members, firsts)
+    for feature in mdp.goal_features:
+        if feature.of == "edge":
+            differs |= _rows_differ(as_features(feature.values.T, feature.name), members, firsts)
     if np.any(differs):
         k = int(steps.ambiguous[np.argmax(np.isin(representative, firsts[differs]))])
         demo, t = int(steps.demo_of_step[k]), int(steps.t_of_step[k])

@@ -16,7 +16,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import partial_trips, routes, validate
 from limiirl.forecast.partial_trips import DestinationPosterior, NextStates, log_prior, one_state_trips
-from limiirl.forecast.routes import Costs, Route, Scores, best_routes, most_likely_route
+from limiirl.forecast.routes import Costs, PolicyCosts, Route, Scores, best_routes, most_likely_route
 from limiirl.forecast.scenarios import (
     Change,
     Flows,
@@ -31,7 +31,7 @@ from limiirl.forecast.scenarios import (
 )
 from limiirl.forecast.trip_models import DestinationTrips, Ends, MaxEntTrips
 from limiirl.forecast.validate import log
-from limiirl.irl import DestinationMaxEnt, MaxEnt
+from limiirl.irl import DestinationMaxEnt, MaxEnt, ObservedPaths
 from limiirl.mdp import MDP
 from limiirl.mixture import check_fitted, training_demos
 
@@ -243,15 +243,27 @@ class Forecaster:
         return best_routes(scores, g, check_count(k, "k"), check_count(most, "most"))
 
     def predict_routes(
-        self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
+        self,
+        starts: ArrayLike,
+        goals: ArrayLike,
+        intents: ArrayLike | None = None,
+        *,
+        candidates: int = 0,
+        threads: int | None = None,
     ) -> Demonstrations:
-        """Return the result of `route` for many pairs of states, as demonstrations labelled with the likeliest intent.
+        """Return the most probable route under the mixture for many pairs, labelled with the likeliest intent.
+
+        The candidates are the most likely route of each intent, as in `route`. More candidates take longer, but may
+        contain a route that no intent prefers and that is the most probable on average.
 
         Parameters
         ----------
         starts, goals : (n,)
         intents : (K,) or (n, K), optional
-            Probabilities of the drivers' intents. Default: the forecaster's weights.
+            Probabilities of the drivers' intents, such as the result of `intents(history=...)`. Default: the
+            forecaster's weights.
+        candidates : int
+            If positive, up to this number of routes are enumerated and compared per pair, as in `routes`.
         threads : int, optional
             Number of threads. Default: one per core.
         """
@@ -260,8 +272,53 @@ class Forecaster:
             validate.check_states(states, name, self.mdp, self._scenario.closed)
         validate.check_starts(first, self._trips.mdp, self._scenario.closed)
         checked = validate.check_intents(self.weights if intents is None else intents, first.size, self.weights.size)
-        demos, intent, _ = routes.predict_routes(self._trips, self._costs, log(checked), first, last, threads=threads)
+        if check_count(candidates, "candidates", least=0):
+            best = [
+                best_routes(Scores(self._trips, self._costs_at(s, g), log_prior, s, g), g, 1, candidates)[0]
+                for s, g, log_prior in zip(first.tolist(), last.tolist(), log(checked), strict=True)
+            ]
+            acts = [self._trips.mdp.act[route.edges] for route in best]
+            labels = [int(np.argmax(route.intents)) for route in best]
+            return Demonstrations.from_lists([route.states for route in best], acts).replace(labels=np.array(labels))
+        if isinstance(self._trips, DestinationTrips) and self._trips.needs_policy:
+            demos, intent, _ = routes.predict_routes_by_goal(self._trips, log(checked), first, last)
+        else:
+            demos, intent, _ = routes.predict_routes(
+                self._trips, self._costs, log(checked), first, last, threads=threads
+            )
         return demos.replace(labels=intent)
+
+    def score_routes(self, trips: Demonstrations, history: Demonstrations | None = None) -> FloatArray:
+        """Return the log posterior predictive probability (N,) of complete trips, given their first and last states.
+
+        The probability is the average over intents, weighted by the posterior given the ends of the trip and the
+        driver's history.
+
+        Parameters
+        ----------
+        trips : Demonstrations
+        history : Demonstrations, optional
+            As in `intents`.
+
+        Examples
+        --------
+        >>> from limiirl import DestinationMaxEnt, IntentMixture
+        >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
+        >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=phi)
+        >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 3 + [[0, 2, 3]])
+        >>> mix = IntentMixture(2, DestinationMaxEnt(bounds=(-5, 0)), init=[0, 0, 0, 1], max_iter=0).fit(mdp, demos)
+        >>> forecast = Forecaster(mix)
+        >>> np.exp(forecast.score_routes(demos[2:])).round(2)
+        array([0.75, 0.25])
+        >>> np.exp(forecast.score_routes(demos[2:], history=demos[:2])).round(2)
+        array([0.99, 0.01])
+        """
+        demos, _ = self._check_partials(trips, None)
+        log_joint = self._log_prior(demos, history) + self._trips.log_scale(demos.start_states, demos.last_states)
+        ends = self._trips.log_prob_prefix(one_state_trips(demos.start_states), demos.last_states)
+        log_pair = np.logaddexp.reduce(self._log_prior(demos, history) + ends, axis=1)
+        weight = ObservedPaths.from_demos(self._trips.mdp, demos, by_start=True).log_weight(self.thetas)
+        return np.asarray(np.logaddexp.reduce(log_joint + weight, axis=1) - log_pair)
 
     def flows(
         self,
@@ -382,6 +439,11 @@ class Forecaster:
     def _costs(self) -> Costs:
         return Costs(self._trips.mdp, self.thetas)
 
+    def _costs_at(self, origin: int, goal: int) -> Costs:
+        """Return the edge costs of route searches for trips from `origin` to `goal`."""
+        policy = isinstance(self._trips, DestinationTrips) and self._trips.needs_policy
+        return PolicyCosts(self._trips, origin, goal) if policy else self._costs
+
     def _log_prior(self, demos: Demonstrations, history: Demonstrations | None) -> FloatArray:
         """Return the log-prior (N, K) over intents; `history` is evaluated in the mixture's MDP, not the scenario's."""
         earlier = None if history is None else validate.check_history(history).renumber(self.mixture.mdp_)
@@ -405,7 +467,8 @@ class Forecaster:
             message = f"partial must be a single trip that ends in start = {s}; {got}."
             raise InvalidParameter(message, parameter="partial", value=last)
         validate.check_starts(prefix.start_states, self._trips.mdp, self._scenario.closed)
-        return Scores(self._trips, self._costs, self._log_prior(prefix, history)[0], s, g, prefix), g
+        costs = self._costs_at(int(prefix.start_states[0]), g)
+        return Scores(self._trips, costs, self._log_prior(prefix, history)[0], s, g, prefix), g
 
     def _open_ends(self) -> Ends | None:
         """Return the candidate destinations that are not closed, or None if there are none."""
@@ -428,7 +491,7 @@ class Forecaster:
         if not infer_pair_intents(self._trips, log(self.weights), *pair, self._scenario.closed)[1][0]:
             return {}, lambda _: 0.0
         best = {tuple(self.edges[route.edges].tolist()): route.states for route in self.routes(start, goal, k)}
-        scores = Scores(self._trips, self._costs, log(self.weights), start, goal)
+        scores = Scores(self._trips, self._costs_at(start, goal), log(self.weights), start, goal)
         position = {int(edge): i for i, edge in enumerate(self.edges)}
 
         def score(edges: tuple[int, ...]) -> float:

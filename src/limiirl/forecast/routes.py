@@ -15,6 +15,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.partial_trips import one_state_trips, posterior
 from limiirl.forecast.validate import check_pairs, log
+from limiirl.irl import group_conditions
 from limiirl.mdp import MDP, PathFinder, ShortestPath, ShortestPaths
 
 # Tolerance for comparing bounds with log-probabilities, because terms are summed in a different order.
@@ -109,11 +110,47 @@ class Costs:
         """Return the rewards (n,) of states (n,) under intent k."""
         return np.asarray(self._state[states, k])
 
+    def log_total(self, state: int) -> FloatArray:
+        """Return the log-weight (K,) of a path of cost 0 from a state to the goal."""
+        del state
+        return np.zeros(self.n_intents)
+
     def log_weight(self, start: int, edges: Sequence[int]) -> FloatArray:
         """Return the log-weight (K,) of a route under each intent, with discounted rewards."""
         path, step = np.array(edges, dtype=np.int64), np.arange(len(edges))
         each = [self._state[start, k] + math.fsum(self.step_weights(k, path, step)) for k in range(self.n_intents)]
         return np.array(each)
+
+
+class PolicyCosts(Costs):
+    """Edge costs -log P(edge | state, goal) of K intents of `DestinationMaxEnt`, for trips from an origin to a goal.
+
+    They are nonnegative for rewards of any sign, and rewards may depend on the goal. `trips` is `DestinationTrips`.
+    """
+
+    def __init__(self, trips: Any, origin: int | None, goal: int) -> None:
+        self.mdp = trips.mdp
+        general = trips.mdp.without_goal_features
+        self._state = general.rewards(trips.thetas[:, : general.n_features])[0]
+        solutions = trips.solve_at(origin, goal)
+        self._log_w = np.stack([sums.log_weights() for sums in solutions], axis=1)
+        self._log_beta = np.stack([sums.values_to(goal) for sums in solutions], axis=1)
+        self._cost = np.stack(
+            [-log(sums.policy_to(goal, self._log_beta[:, k])) for k, sums in enumerate(solutions)], axis=1
+        )
+
+    def of(self, k: int) -> FloatArray:
+        """Return the edge costs (E,) of intent k; inf for edges from which the goal is unreachable."""
+        return np.maximum(self._cost[:, k], 0.0)
+
+    def step_weights(self, k: int, edges: IntArray, step: IntArray) -> FloatArray:
+        """Return the log-weights (m,) of edges (m,) under intent k; the discount is 1."""
+        del step
+        return np.asarray(self._log_w[edges, k])
+
+    def log_total(self, state: int) -> FloatArray:
+        """See `Costs.log_total`."""
+        return np.asarray(self._log_beta[state])
 
 
 class Scores:
@@ -165,7 +202,8 @@ class Scores:
         """
         gamma = self.costs.mdp.gamma
         least = 1.0 if gamma == 1.0 else gamma ** (self.max_length - 1.0)
-        return np.asarray(self._log_scale + self.costs.log_weight(self._origin, self._prefix) - least * reached)
+        before = self.costs.log_weight(self._origin, self._prefix) + self.costs.log_total(self.start)
+        return np.asarray(self._log_scale + before - least * reached)
 
 
 def most_likely_route(scores: Scores, goal: int) -> Route:
@@ -269,6 +307,20 @@ def predict_routes(
     intent = np.argmax(log_joint[chosen, pair], axis=1)
     best = ShortestPaths(*_select_paths(by_intent, chosen, lengths[chosen, pair]), np.zeros(starts.size))
     return as_demonstrations(mdp, starts, best, goals), intent, log_prob[pair, chosen]
+
+
+def predict_routes_by_goal(
+    trips: Any, log_prior: FloatArray, starts: IntArray, goals: IntArray
+) -> tuple[Demonstrations, IntArray, FloatArray]:
+    """Return `predict_routes` with the `PolicyCosts` of each goal, or of each pair if features depend on the start."""
+    parts, order = [], []
+    for mine, start, goal in group_conditions(trips.mdp, starts, goals):
+        costs = PolicyCosts(trips, start, goal)
+        parts.append(predict_routes(trips, costs, log_prior[mine], starts[mine], goals[mine], threads=1))
+        order.append(mine)
+    back = np.argsort(np.concatenate(order))
+    intent, log_prob = (np.concatenate([part[i] for part in parts])[back] for i in (1, 2))
+    return Demonstrations.concat([part[0] for part in parts])[back], intent, log_prob
 
 
 def _select_paths(by_intent: list[ShortestPaths], chosen: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:

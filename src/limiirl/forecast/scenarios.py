@@ -255,6 +255,7 @@ def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLik
         action_names=mdp.action_names,
         history=mdp.history,
         original_names=mdp.original_names,
+        goal_features=tuple(feature.select_edges(keep) for feature in mdp.goal_features),
     )
     return Scenario(changed, scenario.edges[keep], scenario.closed | shut)
 

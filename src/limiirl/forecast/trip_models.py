@@ -20,11 +20,13 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.forecast.partial_trips import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
 from limiirl.forecast.validate import log
 from limiirl.irl import (
+    ConditionalGoalValues,
     DestinationMaxEnt,
     GoalPathSums,
     GoalValues,
     MaxEnt,
     ObservedPaths,
+    group_conditions,
     make_goal_values,
     prefix_continuations,
 )
@@ -54,13 +56,18 @@ class DestinationTrips:
         uniform = np.full(mdp.n_states, 1.0 / mdp.n_states)
         self.mdp = mdp.replace(p0=uniform) if np.any(mdp.p0 == 0.0) else mdp
         self.model, self.thetas, self.ends = model, thetas, ends
-        r_state, r_edge = self.mdp.rewards(thetas)
+        general = self.mdp.without_goal_features
+        r_state, r_edge = general.rewards(thetas[:, : general.n_features])
         self._reward = r_state
+        # Otherwise, the negative rewards are the costs of route searches.
+        rewards = (r_state,) if r_edge is None else (r_state, r_edge)
+        self.needs_policy = bool(self.mdp.goal_features) or any(np.any(part > 0.0) for part in rewards)
         self._log_edge = log(self.mdp.prob)[:, None] + r_state[self.mdp.dst] + (0.0 if r_edge is None else r_edge)
 
     def with_ends(self, ends: Ends | None) -> DestinationTrips:
         """Return a copy with other candidate destinations; the copy shares the path sums."""
-        assert self._path_sums  # compute and cache the path sums before copying
+        if not self.mdp.goal_features:
+            assert self._path_sums  # compute and cache the path sums before copying
         other = copy.copy(self)
         other.ends = ends
         return other
@@ -76,6 +83,9 @@ class DestinationTrips:
 
     def log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
         """Return `log_prob_prefix` (N, G, K) for each candidate goal (G,)."""
+        if self.mdp.goal_features:
+            each = [self.log_prob_prefix(demos, np.full(len(demos), goal)) for goal in candidates]
+            return np.stack(each, axis=1)
         log_weight = ObservedPaths.from_demos(self.mdp, demos, by_start=True).log_weight(self.thetas)
         log_weight -= self._reward[demos.start_states]
         rest, whole = (
@@ -105,6 +115,13 @@ class DestinationTrips:
         edge, offsets = outgoing_edges(self.mdp, demos, np.ones(len(demos), dtype=bool))
         owner = np.repeat(np.arange(len(demos)), np.diff(offsets))
         probability = np.zeros((edge.size, len(self.thetas)))
+        if self.mdp.goal_features:
+            for j, goal in enumerate(candidates.tolist()):
+                for rows, start, _ in group_conditions(self.mdp, demos.start_states, np.full(len(demos), goal)):
+                    mine = np.isin(owner, rows)
+                    for k, sums in enumerate(self.solve_at(start, goal)):
+                        probability[mine, k] += goal_prob[owner[mine], j, k] * sums.policy_to(goal)[edge[mine]]
+            return NextEdges(edge, offsets, probability, stop)
         for part in _batches(candidates.size, edge.size):
             heads = self._log_beta_table(self.mdp.dst[edge].astype(np.int64), candidates[part])
             whole = self._log_beta_table(last, candidates[part])[owner]
@@ -132,7 +149,20 @@ class DestinationTrips:
 
     def _log_beta(self, states: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (m, K) for pairs (m,) of a state and a goal; -inf if the goal is unreachable."""
+        if self.mdp.goal_features:
+            return np.stack([self._conditional.pair_sums(t, states, goals).log_value for t in self.thetas], axis=1)
         return np.stack([sums.pair_sums(states, goals).log_value for sums in self._path_sums], axis=1)
+
+    def solve_at(self, start: int | None, goal: int) -> list[GoalPathSums]:
+        """Return the path sums of each intent for trips from `start` to `goal`; only goal features depend on them."""
+        if not self.mdp.goal_features:
+            return self._path_sums
+        return [self._conditional.solve_at(theta, start, goal) for theta in self.thetas]
+
+    @cached_property
+    def _conditional(self) -> ConditionalGoalValues:
+        none = np.empty(0, dtype=np.int64)
+        return ConditionalGoalValues(self.mdp, none, none)
 
     @cached_property
     def _path_sums(self) -> list[GoalPathSums]:

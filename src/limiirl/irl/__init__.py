@@ -25,8 +25,9 @@ from limiirl.irl.defaults import (
     model_name,
     register_model,
 )
+from limiirl.irl.destination.by_goal import ConditionalGoalValues, link_size
 from limiirl.irl.destination.dense import make_goal_values
-from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
+from limiirl.irl.destination.model import DestinationMaxEnt, group_conditions, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.estimator import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
 from limiirl.irl.identifiability import Identifiability, compare_environments
@@ -59,6 +60,7 @@ __all__ = [
     "Box",
     "Capabilities",
     "CausalModel",
+    "ConditionalGoalValues",
     "DefaultFeatures",
     "DestinationMaxEnt",
     "EStep",
@@ -90,8 +92,10 @@ __all__ = [
     "compare_environments",
     "default_model",
     "evaluate_separately",
+    "group_conditions",
     "impossible_unit",
     "jax_log_likelihood",
+    "link_size",
     "make_goal_values",
     "make_problem",
     "minimise_lbfgs",

@@ -136,7 +136,7 @@ class Identifiability:
     separate: tuple[FloatArray, ...]
     joint: FloatArray
 
-    def find_identified_by_others(self, e: int) -> FloatArray:
+    def find_resolved(self, e: int) -> FloatArray:
         """Return orthonormal directions that are null in environment e, and that the other environments identify."""
         own = self.separate[e]
         outside = own - own @ self.joint.T @ self.joint
@@ -182,7 +182,7 @@ def compare_environments(model: Any, mdps: Sequence[MDP], theta: Mapping[str, fl
     environment 0: 1 of 2 directions in reward space cannot be identified; it involves rest, work
     environment 1: 1 of 2 directions in reward space cannot be identified; it involves rest, work
     together: all directions in reward space are identified
-    >>> report.find_identified_by_others(0).round(2).tolist()
+    >>> report.find_resolved(0).round(2).tolist()
     [[0.71, 0.71]]
     """
     own = OptionalMembers.of(model).null_directions

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, feature_counts
+from limiirl.errors import InvalidDemos
 from limiirl.mdp import MDP, edge_parts, expected_features, to_dense
 
 
@@ -65,19 +66,28 @@ class ObservedPaths:
     unrecorded: Unrecorded | None
 
     @classmethod
-    def from_demos(cls, mdp: MDP, demos: Demonstrations, by_start: bool = False) -> ObservedPaths:
-        """Return the features and the log-probabilities of demonstrations."""
+    def from_demos(
+        cls, mdp: MDP, demos: Demonstrations, by_start: bool = False, goals: IntArray | None = None
+    ) -> ObservedPaths:
+        """Return the features and the log-probabilities of demonstrations.
+
+        `goals` (N,), by default the last states, are the goals for features that depend on them.
+        """
         log_q = demos.log_q(mdp)
         if by_start:
             log_q = log_q - np.log(mdp.p0[demos.start_states])
         steps = demos.steps(mdp)
         if not (steps.ambiguous.size and (mdp.n_action_features or mdp.n_edge_features)):
-            return cls(mdp, demos, by_start, demos.features(mdp), log_q, None)
+            features = demos.features(mdp) if goals is None else feature_counts(demos, mdp, goals=goals)
+            return cls(mdp, demos, by_start, features, log_q, None)
+        if any(feature.of == "edge" for feature in mdp.goal_features):
+            rule = "must be recorded, because features of edges depend on the goal"
+            raise InvalidDemos.of("actions", None, rule)
         demo, t = steps.demo_of_step[steps.ambiguous], steps.t_of_step[steps.ambiguous]
         edge = steps.edge.copy()
         edge[steps.ambiguous] = steps.cand_edge[steps.cand_ptr[:-1]]
         unrecorded = Unrecorded(demo, mdp.gamma ** t.astype(np.float64), steps.cand_ptr, steps.cand_edge)
-        return cls(mdp, demos, by_start, feature_counts(demos, mdp, edge), log_q, unrecorded)
+        return cls(mdp, demos, by_start, feature_counts(demos, mdp, edge, goals), log_q, unrecorded)
 
     @property
     def fixed(self) -> bool:
@@ -116,7 +126,10 @@ class ObservedPaths:
         adjoint = np.zeros(self.mdp.n_edges)
         adjoint += np.bincount(edge, weights=np.repeat(scale, np.diff(ptr)) * posterior, minlength=self.mdp.n_edges)
         adjoint -= np.bincount(edge[ptr[:-1]], weights=scale, minlength=self.mdp.n_edges)
-        gradient = expected_features(self.mdp, np.zeros((self.mdp.n_states, 1)), adjoint[:, None])[0]
+        gradient = np.zeros(self.mdp.n_features)
+        general = self.mdp.without_goal_features
+        node = np.zeros((general.n_states, 1))
+        gradient[: general.n_features] = expected_features(general, node, adjoint[:, None])[0]
         return float(weights[demo] @ correction), gradient
 
     def covariance(self, theta: FloatArray, weights: FloatArray) -> FloatArray:
@@ -126,6 +139,7 @@ class ObservedPaths:
         demonstration.
         """
         d, first = self.mdp.n_features, self.mdp.n_state_features
+        last = self.mdp.without_goal_features.n_features
         covariance = np.zeros((d, d))
         if self.unrecorded is None:
             return covariance
@@ -136,13 +150,14 @@ class ObservedPaths:
         mean = np.add.reduceat(posterior[:, None] * phi, ptr[:-1])
         deviation = phi - np.repeat(mean, np.diff(ptr), axis=0)
         scale = np.repeat(weights[demo] * discount**2, np.diff(ptr)) * posterior
-        covariance[first:, first:] = deviation.T @ (scale[:, None] * deviation)
+        covariance[first:last, first:last] = deviation.T @ (scale[:, None] * deviation)
         return covariance
 
     def _correct(self, unrecorded: Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the correction (m,) for each unrecorded action, and the posterior probabilities of its candidates."""
         _, discount, ptr, edge = unrecorded
-        reward = np.asarray(self.mdp.rewards(theta)[1])[:, 0]
+        general = self.mdp.without_goal_features
+        reward = np.asarray(general.rewards(theta[: general.n_features])[1])[:, 0]
         sizes = np.diff(ptr)
         base = np.repeat(reward[edge[ptr[:-1]]], sizes)
         log_prob = np.log(self.mdp.prob[edge])

@@ -69,7 +69,7 @@ class RewardLikelihood:
         names = tuple(f"reward {j}" for j in range(sum(self._shape)))
         features = {"state_features": sparse.eye_array(mdp.n_states, format="csr"), "action_features": None}
         features["edge_features"] = sparse.eye_array(mdp.n_edges, format="csr")
-        self._mdp = mdp.replace(**features, feature_names=names)
+        self._mdp = mdp.replace(**features, goal_features=(), feature_names=names)
         self._problem = make_problem(model.set_params(bounds=None, ridge=0.0), self._mdp, demos)
         given = np.ones((len(demos), 1)) if weights is None else np.asarray(weights, dtype=np.float64)
         columns = given[:, None] if given.ndim == 1 else given

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from limiirl._typing import FloatArray
+from limiirl._typing import BoolArray, FloatArray
 from limiirl._validation import as_floats, check_positive, check_type, scale_exponent
 from limiirl.demos import Demonstrations, Groups, name_demo
 from limiirl.errors import (
@@ -81,13 +81,18 @@ def ridge(given: Any, names: Sequence[str]) -> FloatArray:
     result = np.zeros(len(names))
     unset = np.ones(len(names), dtype=bool)
     for pattern, value in given.items():
-        matched = np.array([name == pattern or fnmatchcase(name, str(pattern)) for name in names], dtype=bool)
+        matched = match_names(str(pattern), names)
         if not np.any(matched):
             rule = "must have patterns that match the name of a feature, such as 'link *'"
             raise InvalidParameter.of("ridge", pattern, rule)
         result[matched & unset] = check_positive(value, "ridge", zero=True)
         unset &= ~matched
     return result
+
+
+def match_names(pattern: str, names: Sequence[str]) -> BoolArray:
+    """Return the mask (d,) of the names that equal a pattern or match it, such as "link *"."""
+    return np.array([name == pattern or fnmatchcase(name, pattern) for name in names], dtype=bool)
 
 
 def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) -> FloatArray:

@@ -1,17 +1,18 @@
-"""Dense and sparse feature matrices."""
+"""Dense and sparse feature matrices, and features that depend on the goal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_floats
-from limiirl.errors import InvalidMDP
+from limiirl.errors import InvalidMDP, InvalidParameter
 
 if TYPE_CHECKING:
     from limiirl.mdp.mdp import MDP
@@ -86,6 +87,133 @@ def _with_bases(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
         owner = owner.base
 
 
+@dataclass(frozen=True, eq=False)
+class GoalFeature:
+    """A feature of states or edges that depends on the goal, or on the start and the goal, of a path.
+
+    Its values are stored for C conditions, which are goals or pairs of a start and a goal. Only `DestinationMaxEnt`
+    accepts MDPs with such features.
+
+    Parameters
+    ----------
+    name : str
+    values : (C, S) or (C, E)
+        ndarray or scipy.sparse. With of="state", a transition has the value of its target state.
+    goals : (C,)
+    starts : (C,), optional
+        If None, the feature depends on the goal only.
+    of : {"state", "edge"}
+
+    Examples
+    --------
+    >>> from limiirl.mdp import MDP, add_goal_features
+    >>> distance = GoalFeature("distance", [[2.0, 1.0, 0.0], [1.0, 0.0, 9.0]], goals=[2, 1])
+    >>> distance.rows(np.array([0, 0]), np.array([1, 2]))
+    array([1, 0])
+    >>> add_goal_features(MDP.from_edges([0, 1], [1, 2], state_features=[1, 1, 1]), distance).feature_names
+    ('state[0]', 'distance')
+    """
+
+    name: str
+    values: FeatureMatrix
+    goals: IntArray
+    starts: IntArray | None = None
+    of: str = "state"
+
+    def __post_init__(self) -> None:
+        if self.of not in ("state", "edge"):
+            raise InvalidMDP.of("of", self.of, "must be 'state' or 'edge'")
+        values = as_features(self.values, "values")
+        bad = first_nonfinite(values)
+        if bad is not None:
+            raise InvalidMDP.of("values", bad[2], "must be finite", index=bad[:2])
+        object.__setattr__(self, "values", freeze(values))
+        for name in ("goals", "starts"):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            states = np.array(given)
+            if states.shape != (values.shape[0],) or states.dtype.kind not in "iu" or np.any(states < 0):
+                rule = f"must be {values.shape[0]} state indices, one per row of values"
+                raise InvalidMDP.of(name, given, rule)
+            states = states.astype(np.int64)
+            states.flags.writeable = False
+            object.__setattr__(self, name, states)
+        keys, order = np.unique(self._keys(self.starts, self.goals), return_index=True)
+        if keys.size < self.goals.size:
+            raise InvalidMDP.of("goals", self.goals.size - keys.size, "must not repeat a condition; repeated rows")
+        object.__setattr__(self, "_sorted", (keys, order))
+
+    def _keys(self, starts: IntArray | None, goals: IntArray) -> IntArray:
+        return goals if self.starts is None or starts is None else (starts << 32) | goals
+
+    @property
+    def by_start(self) -> bool:
+        """True if the feature also depends on the start."""
+        return self.starts is not None
+
+    def rows(self, starts: IntArray | None, goals: IntArray) -> IntArray:
+        """Return the rows (m,) of `values` for pairs (m,); raise `InvalidParameter` if there are no values."""
+        if self.by_start and starts is None:
+            raise InvalidParameter.of("start", None, f"must be given, because feature {self.name!r} depends on it")
+        keys, order = self.__dict__["_sorted"]
+        wanted = self._keys(starts, goals)
+        at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        missing = (keys[at] != wanted) if keys.size else np.ones(wanted.size, dtype=bool)
+        if np.any(missing):
+            i = int(np.argmax(missing))
+            pair = int(goals[i]) if starts is None or not self.by_start else (int(starts[i]), int(goals[i]))
+            remedy = "Compute the feature for all goals of the demonstrations and of the forecasts."
+            rule = f"must be a condition for which feature {self.name!r} has values"
+            raise InvalidParameter.of("goals", pair, rule, index=i, remedy=remedy)
+        return np.asarray(order[at])
+
+    def select_edges(self, kept: NDArray[np.integer[Any]]) -> GoalFeature:
+        """Return the feature of an MDP that has only the edges `kept` (m,)."""
+        return replace(self, values=self.values[:, kept]) if self.of == "edge" else self
+
+    def of_edges(self, row: int, dst: NDArray[np.integer[Any]]) -> FloatArray:
+        """Return the values (E,) of all edges with targets dst (E,) in a row of `values`."""
+        own = self.values[[row]]
+        dense = own[0] if isinstance(own, np.ndarray) else own.toarray()[0]
+        return np.asarray(dense[dst] if self.of == "state" else dense)
+
+    def lookup(self, rows: IntArray, columns: NDArray[np.integer[Any]]) -> FloatArray:
+        """Return the values (m,) at rows (m,) and columns (m,)."""
+        picked: Any = self.values[rows, columns] if rows.size else np.empty(0)
+        return np.asarray(picked.toarray() if sparse.issparse(picked) else picked, dtype=np.float64).ravel()
+
+    def same_as(self, other: GoalFeature) -> bool:
+        """Return True if the name, the conditions and the values are equal."""
+        starts = (self.starts is None) == (other.starts is None) and np.array_equal(
+            () if self.starts is None else self.starts, () if other.starts is None else other.starts
+        )
+        same = (self.name, self.of) == (other.name, other.of) and np.array_equal(self.goals, other.goals)
+        return bool(starts and same and same_features(self.values, other.values))
+
+
+def goal_feature_counts(
+    features: tuple[GoalFeature, ...],
+    dst: NDArray[np.integer[Any]],
+    edge: IntArray,
+    owner: IntArray,
+    weights: FloatArray,
+    starts: IntArray,
+    goals: IntArray,
+) -> FloatArray:
+    """Return the weighted sums (N, g) of goal features along N paths between starts (N,) and goals (N,).
+
+    The paths traverse edges (m,) with weights (m,); `owner` (m,) is the path of each edge, and `dst` (E,) contains the
+    targets of all edges.
+    """
+    counts = np.zeros((starts.size, len(features)))
+    for j, feature in enumerate(features):
+        rows = feature.rows(starts, goals)[owner]
+        values = feature.lookup(rows, dst[edge] if feature.of == "state" else edge)
+        counts[:, j] = np.bincount(owner, weights=weights * values, minlength=starts.size)
+    return counts
+
+
 def feature_sizes(mdp: MDP) -> FloatArray:
     """Return the largest absolute value (d,) of each feature.
 
@@ -103,7 +231,8 @@ def feature_sizes(mdp: MDP) -> FloatArray:
             sizes.append(largest.toarray().ravel() if sparse.issparse(values) else largest)
         elif part is not None:
             sizes.append(np.zeros(part.shape[1]))
-    return np.concatenate(sizes)
+    goal = [float(abs(feature.values).max()) if 0 not in feature.values.shape else 0.0 for feature in mdp.goal_features]
+    return np.concatenate([*sizes, goal])
 
 
 def first_nonfinite(features: FeatureMatrix) -> tuple[int, int, float] | None:
@@ -158,7 +287,7 @@ def update_names(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
         after = before if field not in changes else 0 if given is None else width(as_features(given, field))
         names += mdp.feature_names[start : start + before] if after == before else default_names(kind, after)
         start += before
-    return names
+    return names + tuple(feature.name for feature in changes.get("goal_features", mdp.goal_features))
 
 
 def multiply(features: FeatureMatrix | None, thetas: FloatArray, rows: int) -> FloatArray:

@@ -16,6 +16,7 @@ from scipy.sparse import csgraph
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_floats, check_count, check_flag, check_positive, to_array
 from limiirl.errors import InvalidParameter
+from limiirl.mdp.features import GoalFeature
 from limiirl.mdp.mdp import MDP
 
 # Largest change of direction of a turn that is "straight", in radians.
@@ -62,8 +63,23 @@ def add_edge_features(mdp: MDP, *blocks: EdgeFeatures) -> MDP:
         return mdp
     if mdp.edge_features is not None:
         parts.insert(0, sparse.csr_array(mdp.edge_features))
-    names = (*mdp.feature_names, *(name for block in blocks for name in block.names))
+    general = mdp.without_goal_features.feature_names
+    goal_names = mdp.feature_names[len(general) :]
+    names = (*general, *(name for block in blocks for name in block.names), *goal_names)
     return mdp.replace(edge_features=sparse.hstack(parts, format="csr"), feature_names=names)
+
+
+def add_goal_features(mdp: MDP, *features: GoalFeature) -> MDP:
+    """Return an MDP with additional features that depend on the goal, for `DestinationMaxEnt`.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], edge_features=[1.0, 1.0, 1.0])
+    >>> add_goal_features(mdp, GoalFeature("near", [[0.0, 1.0, 0.0]], goals=[2])).feature_names
+    ('edge[0]', 'near')
+    """
+    names = (*mdp.feature_names, *(feature.name for feature in features))
+    return mdp.replace(goal_features=(*mdp.goal_features, *features), feature_names=names)
 
 
 def sequence_features(mdp: MDP, length: int = 3, *, actions: bool = False, scale: float = 1.0) -> EdgeFeatures:

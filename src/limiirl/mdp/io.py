@@ -13,6 +13,7 @@ from scipy import sparse
 
 from limiirl._io import FileFormat, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidMDP
+from limiirl.mdp.features import FeatureMatrix, GoalFeature
 
 if TYPE_CHECKING:
     from limiirl.mdp.mdp import MDP
@@ -29,23 +30,33 @@ def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
     packed: dict[str, NDArray[Any]] = {name: getattr(mdp, name) for name in _ARRAYS}
     packed["gamma"] = np.array(mdp.gamma)
     for name in _FEATURES:
-        matrix = getattr(mdp, name)
-        if isinstance(matrix, np.ndarray):
-            packed[name] = matrix
-        elif matrix is not None:
-            packed[f"{name}.data"] = matrix.data
-            packed[f"{name}.indices"] = matrix.indices
-            packed[f"{name}.indptr"] = matrix.indptr
-            packed[f"{name}.shape"] = np.array(matrix.shape, dtype=np.int64)
+        packed |= _pack_matrix(getattr(mdp, name), name)
+    for j, feature in enumerate(mdp.goal_features):
+        packed |= _pack_matrix(feature.values, f"goal.{j}.values")
+        packed[f"goal.{j}.goals"] = feature.goals
+        if feature.starts is not None:
+            packed[f"goal.{j}.starts"] = feature.starts
     if mdp.history is not None:  # only if present, so that other MDPs keep their digests
         packed["history"] = mdp.history
     return packed
 
 
+def _pack_matrix(matrix: FeatureMatrix | None, name: str) -> dict[str, NDArray[Any]]:
+    if matrix is None:
+        return {}
+    if isinstance(matrix, np.ndarray):
+        return {name: matrix}
+    parts = {part: getattr(matrix, part) for part in ("data", "indices", "indptr")}
+    parts["shape"] = np.array(matrix.shape, dtype=np.int64)
+    return {f"{name}.{part}": values for part, values in parts.items()}
+
+
 def _names(mdp: MDP) -> dict[str, Any]:
     names = {"feature_names": mdp.feature_names, "state_names": mdp.state_names}
     # Only if present, so that MDPs without them keep their digests.
-    optional = {"action_names": mdp.action_names, "original_names": mdp.original_names}
+    optional: dict[str, Any] = {"action_names": mdp.action_names, "original_names": mdp.original_names}
+    if mdp.goal_features:
+        optional["goal_features"] = [[feature.name, feature.of] for feature in mdp.goal_features]
     return names | {name: values for name, values in optional.items() if values is not None}
 
 
@@ -92,6 +103,16 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             action_names=None if header.get("action_names") is None else tuple(header["action_names"]),
             history=arrays.get("history"),
             original_names=None if header.get("original_names") is None else tuple(header["original_names"]),
+            goal_features=tuple(
+                GoalFeature(
+                    name,
+                    _unpack_features(arrays, f"goal.{j}.values"),
+                    arrays[f"goal.{j}.goals"],
+                    arrays.get(f"goal.{j}.starts"),
+                    of,
+                )
+                for j, (name, of) in enumerate(header.get("goal_features", ()))
+            ),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
         reason = f"the array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"

@@ -84,6 +84,8 @@ def same_content(one: MDP, other: MDP) -> bool:
             same_features(getattr(one, name), getattr(other, name))
             for name in ("state_features", "action_features", "edge_features")
         )
+        and len(one.goal_features) == len(other.goal_features)
+        and all(a.same_as(b) for a, b in zip(one.goal_features, other.goal_features, strict=True))
     )
 
 
@@ -130,6 +132,9 @@ class MDP:
         `with_history` and `with_counter`.
     original_names : sequence of str, optional
         Names of the states of the original MDP.
+    goal_features : tuple of GoalFeature
+        Features that also depend on the goal, for `DestinationMaxEnt` only; their parameters are the last of theta.
+        Set by `add_goal_features`.
 
     Examples
     --------
@@ -158,6 +163,7 @@ class MDP:
     action_names: tuple[str, ...] | None = None
     history: Int32Array | None = None
     original_names: tuple[str, ...] | None = None
+    goal_features: tuple[feature_rules.GoalFeature, ...] = ()
 
     from_dense = classmethod(from_arrays.from_dense)
     from_edges = classmethod(from_arrays.from_edges)
@@ -208,7 +214,8 @@ class MDP:
                 matrix = feature_rules.as_features(getattr(self, name), name)
                 validate.check_feature_rows(matrix, count, name)
                 object.__setattr__(self, name, feature_rules.freeze(matrix))
-        if self.n_features == 0:
+        self._set("goal_features", validate.check_goal_features(self.goal_features, self.n_states, self.n_edges))
+        if self.n_features == len(self.goal_features):
             remedy = "Pass None for state indicators."
             raise InvalidMDP.of("state_features", 0, "must have at least one column", remedy=remedy)
         chosen = validate.as_tuple(self.feature_names, "feature_names") or self._default_feature_names(indicators)
@@ -218,7 +225,8 @@ class MDP:
         if indicators and self.state_names is not None:
             return tuple(f"state[{name}]" for name in self.state_names)
         widths = {kind: feature_rules.width(getattr(self, f"{kind}_features")) for kind in feature_rules.KINDS}
-        return sum((feature_rules.default_names(*item) for item in widths.items()), ())
+        names: tuple[str, ...] = sum((feature_rules.default_names(*item) for item in widths.items()), ())
+        return names + tuple(feature.name for feature in self.goal_features)
 
     @cached_property
     def n_states(self) -> int:
@@ -257,8 +265,15 @@ class MDP:
 
     @cached_property
     def n_features(self) -> int:
-        """Length d = d_s + d_a + d_e of a parameter vector."""
-        return self.n_state_features + self.n_action_features + self.n_edge_features
+        """Length d = d_s + d_a + d_e + d_g of a parameter vector, with d_g features that depend on the goal."""
+        return self.n_state_features + self.n_action_features + self.n_edge_features + len(self.goal_features)
+
+    @cached_property
+    def without_goal_features(self) -> MDP:
+        """The MDP without the features that depend on the goal."""
+        if not self.goal_features:
+            return self
+        return self.replace(goal_features=(), feature_names=self.feature_names[: -len(self.goal_features)])
 
     @cached_property
     def feature_sizes(self) -> FloatArray:
@@ -313,8 +328,16 @@ class MDP:
         check_each(np.isfinite(array), array, name, "must be finite")
         return array
 
+    def check_no_goal_features(self) -> None:
+        """Raise `InvalidParameter` if the MDP has features that depend on the goal."""
+        if self.goal_features:
+            rule = f"must not have features that depend on the goal, such as {self.goal_features[0].name!r}, here"
+            remedy = "Use DestinationMaxEnt, or mdp.without_goal_features."
+            raise InvalidParameter.of("mdp", len(self.goal_features), rule, remedy=remedy)
+
     def split(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Split parameters (K, d) into state (K, ds), action (K, da) and edge (K, de) parameters."""
+        self.check_no_goal_features()
         array = self.check_thetas(thetas)
         first, second = self.n_state_features, self.n_state_features + self.n_action_features
         return array[:, :first], array[:, first:second], array[:, second:]
@@ -365,7 +388,8 @@ class MDP:
         if unknown:
             message = f"MDP has no field {unknown[0]!r}. Choose from {', '.join(fields)}."
             raise InvalidMDP(message, parameter=unknown[0], value=changes[unknown[0]])
-        if "feature_names" not in changes and any(f"{kind}_features" in changes for kind in feature_rules.KINDS):
+        kinds = (*feature_rules.KINDS, "goal")
+        if "feature_names" not in changes and any(f"{kind}_features" in changes for kind in kinds):
             changes["feature_names"] = feature_rules.update_names(self, changes)
         return MDP(**(fields | changes))
 

@@ -12,7 +12,7 @@ from limiirl._typing import BoolArray, FloatArray
 from limiirl._validation import as_floats, check_each, check_memory, is_collection, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.kernels.graph import descents, pair_index
-from limiirl.mdp.features import FeatureMatrix, first_nonfinite
+from limiirl.mdp.features import FeatureMatrix, GoalFeature, first_nonfinite
 
 # Tolerance for sums of probabilities. It accepts float32 tables that were normalised in double precision.
 TOLERANCE = 1e-8
@@ -233,3 +233,20 @@ def check_names(values: Iterable[str], count: int, name: str, unit: str) -> tupl
         remedy = f"Name each {unit} differently."
         raise InvalidMDP.of(name, names[position], "must not repeat a name", index=position, remedy=remedy)
     return tuple(str(value) for value in names)
+
+
+def check_goal_features(given: Any, n_states: int, n_edges: int) -> tuple[GoalFeature, ...]:
+    """Return goal features as a tuple after checking their types, shapes and conditions."""
+    features = tuple(given)
+    for i, feature in enumerate(features):
+        if not isinstance(feature, GoalFeature):
+            raise InvalidMDP.of("goal_features", type(feature).__name__, "must be GoalFeature objects", index=i)
+        size = n_states if feature.of == "state" else n_edges
+        if feature.values.shape[1] != size:
+            rule = f"must have {size} columns, one per {feature.of}"
+            raise InvalidMDP.of("goal_features", feature.values.shape, rule, index=i)
+        ends = np.concatenate([feature.goals, () if feature.starts is None else feature.starts])
+        if np.any(ends >= n_states):
+            rule = f"must have conditions on states from 0 to {n_states - 1}"
+            raise InvalidMDP.of("goal_features", int(ends.max()), rule, index=i)
+    return features

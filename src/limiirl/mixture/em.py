@@ -8,6 +8,9 @@ EM converges slowly where intents overlap. With `accelerate`, L-BFGS maximises t
 weights and all rewards together, between M-steps. Its gradient is that of the M-step at the current responsibilities
 (Fisher's identity), so that both have the same stationary points. A search never lowers the objective.
 
+With `shared` features, rewards are theta_k = shared + delta_k, where delta_k is 0 for these features. An M-step is one
+search over the shared rewards and the rewards of all intents (ADR 0037).
+
 With covariates, the mixture weights of unit i are a multinomial logit of x_i (`WeightDesign`), whose M-step is Newton's
 method.
 """
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
 from limiirl._progress import Progress
-from limiirl._typing import FloatArray, IndexArray
+from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import Box, EStep, FitProblem, minimise_lbfgs
 
@@ -36,11 +39,68 @@ SMALLEST_WEIGHT = 1e-8
 _UNDERFLOW = 1e-250
 # Maximum number of reseeds of empty intents per fit.
 _RESEEDS = 3
+# Maximum number of evaluations of a fit of initial rewards, for models without a limit.
+_FIRST_EVALUATIONS = 1000
 # Maximum number of Newton steps in an M-step of weights by covariates, and the expected increase of the log-likelihood
 # per unit at which it ends.
 _NEWTON_STEPS, _DECREMENT = 25, 1e-14
 # Number of M-steps before the first quasi-Newton search and between searches, and the evaluations of a search.
 _BEFORE_SEARCH, _SEARCH_EVALUATIONS = 3, 100
+
+
+@dataclass(frozen=True, eq=False)
+class Pooling:
+    """Rewards with parts that are equal for all intents: theta_k = shared + delta_k.
+
+    Attributes
+    ----------
+    shared : (d,) bool
+        Features for which delta_k is 0.
+
+    Examples
+    --------
+    >>> pooling = Pooling(np.array([True, False]))
+    >>> pooling.pack(np.array([[1.0, 2.0], [1.0, 4.0]]))
+    array([1., 2., 4.])
+    >>> pooling.unpack(np.array([1.0, 2.0, 4.0]), 2)
+    array([[1., 2.],
+           [1., 4.]])
+    """
+
+    shared: BoolArray
+
+    def pack(self, thetas: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        """Return the s shared rewards, averaged with weights (K,), followed by the other rewards (K, d - s).
+
+        Without weights, the shared rewards are equal, and those of the first intent are returned.
+        """
+        own = thetas[:, self.shared]
+        shared = own[0] if weights is None else weights @ own / weights.sum()
+        return np.concatenate([shared, thetas[:, ~self.shared].ravel()])
+
+    def unpack(self, x: FloatArray, n_intents: int) -> FloatArray:
+        """Return the rewards (K, d) of a vector of `pack`."""
+        thetas = np.empty((n_intents, self.shared.size))
+        count = np.count_nonzero(self.shared)
+        thetas[:, self.shared], thetas[:, ~self.shared] = x[:count], x[count:].reshape(n_intents, -1)
+        return thetas
+
+    def sum_gradients(self, by_theta: FloatArray) -> FloatArray:
+        """Return the gradient with respect to the vector of `pack`, given that with respect to thetas (K, d)."""
+        return np.concatenate([by_theta[:, self.shared].sum(axis=0), by_theta[:, ~self.shared].ravel()])
+
+    def pool(self, problem: FitProblem, thetas: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return feasible rewards (K, d) near `thetas` with equal shared rewards."""
+        K = len(thetas)
+        pooled = self.unpack(self.pack(problem.project(thetas), weights), K)
+        inside = problem.feasible_start()
+        if inside is None:
+            return problem.project(pooled)
+        for fraction in (0.0, 0.01, 0.1, 0.3, 0.6, 1.0):
+            trial = pooled + fraction * (inside - pooled)
+            if np.array_equal(problem.project(trial), trial):
+                break
+        return np.asarray(trial)
 
 
 @dataclass(frozen=True)
@@ -54,6 +114,7 @@ class Settings:
     degenerate: str = "fit"
     temperatures: tuple[float, ...] = ()
     accelerate: bool = False
+    pooling: Pooling | None = None
 
 
 @dataclass(frozen=True)
@@ -281,7 +342,9 @@ def run(
     """
     monitor = ConvergenceMonitor(settings, callback, keep)
     if settings.accelerate:
-        check_accelerates(problem, len(start.rho))
+        check_gradients(problem, len(start.rho), "accelerate", True)
+    if settings.pooling is not None:
+        check_gradients(problem, len(start.rho), "shared", int(np.count_nonzero(settings.pooling.shared)))
     if isinstance(start, State):
         state = start
     else:
@@ -289,7 +352,7 @@ def run(
         monitor.record(state)
     while not monitor.stops(state):
         due = is_search_due(settings, state.history)
-        state = accelerate(problem, state) if due else step(problem, state, settings)
+        state = accelerate(problem, state, settings.pooling) if due else step(problem, state, settings)
         monitor.record(state)
     last = state.history[-1]
     fit = last.log_likelihood, last.objective, monitor.has_converged(state)
@@ -300,21 +363,23 @@ def run(
 
 def initialise(problem: FitProblem, start: Start, settings: Settings) -> State:
     """Return the state after the first E-step."""
-    rho = floor_weights(start.rho, 1.0)
+    rho, thetas = floor_weights(start.rho, 1.0), start.thetas
     U = problem.allocate(len(rho)) if start.U is None else start.U.copy()
-    outside = not np.array_equal(problem.project(start.thetas), start.thetas)
+    if settings.pooling is not None:
+        thetas = settings.pooling.pool(problem, thetas, rho)
+    outside = not np.array_equal(problem.project(thetas), thetas)
     temperature, logits = _temperature(settings, 0), start.logits
     if logits is None and problem.weight_design is not None:
         logits = problem.weight_design.constant(rho)
     try:
-        e_step = problem.e_step(unit_weights(problem, rho, logits), start.thetas, U, temperature)
+        e_step = problem.e_step(unit_weights(problem, rho, logits), thetas, U, temperature)
     except DivergentPartition as error:
         message = f"The initial rewards from {start.parameter} have an infinite partition function. {error}"
         raise DivergentPartition(message, parameter=start.parameter, value=error.value, index=error.index) from error
     change = np.nan if start.U is None else e_step.change
-    values = _per_unit(problem, start.thetas, e_step, logits)
+    values = _per_unit(problem, thetas, e_step, logits)
     entry = Iteration(0, *values, change, rho, temperature=temperature, event="start")
-    return State(rho, start.thetas, U, e_step, outside, _RESEEDS, [entry], logits)
+    return State(rho, thetas, U, e_step, outside, _RESEEDS, [entry], logits)
 
 
 def step(problem: FitProblem, state: State, settings: Settings) -> State:
@@ -332,9 +397,13 @@ def step(problem: FitProblem, state: State, settings: Settings) -> State:
         reseeds_left -= 1
         moments, sizes, event = problem.moments(state.U), state.U.sum(axis=0), f"reseeded {k}"
         small = nearly_empty(sizes, n)
-    which = np.flatnonzero(sizes > _UNDERFLOW if settings.degenerate == "fit" else ~small)
-    starts, thetas = problem.project(state.thetas[which]), state.thetas.copy()
-    thetas[which], n_evaluations = problem.m_step(moments, starts, which, settings.max_evaluations)
+    if settings.pooling is None:
+        which = np.flatnonzero(sizes > _UNDERFLOW if settings.degenerate == "fit" else ~small)
+        starts, thetas = problem.project(state.thetas[which]), state.thetas.copy()
+        thetas[which], n_evaluations = problem.m_step(moments, starts, which, settings.max_evaluations)
+    else:
+        limit = problem.limit_evaluations(settings.max_evaluations)
+        thetas, n_evaluations = fit_pooled(problem, state.U, state.thetas, settings.pooling, limit)
     rho, temperature, logits = floor_weights(sizes, n), _temperature(settings, number), state.logits
     if logits is not None:
         logits = problem.weight_design.fit(state.U, logits)
@@ -350,10 +419,10 @@ def unit_weights(problem: FitProblem, rho: FloatArray, logits: FloatArray | None
     return rho if logits is None else np.asarray(problem.weight_design.weights(logits))
 
 
-def accelerate(problem: FitProblem, state: State) -> State:
+def accelerate(problem: FitProblem, state: State, pooling: Pooling | None = None) -> State:
     """Return the state after a quasi-Newton search on the marginal likelihood and an E-step."""
     logits = WeightDesign(np.ones((1, 1))).constant(state.rho) if state.logits is None else state.logits
-    logits, thetas, n_evaluations = maximise_marginal(problem, logits, state.thetas, _SEARCH_EVALUATIONS)
+    logits, thetas, n_evaluations = maximise_marginal(problem, logits, state.thetas, _SEARCH_EVALUATIONS, pooling)
     if state.logits is None:
         rho, kept = np.asarray(softmax(logits[:, 0])), None
     else:
@@ -438,17 +507,78 @@ _LARGEST_LOGIT = 18.0
 _GTOL = 1e-7
 
 
-class MarginalLikelihood:
-    """Negative penalised log-likelihood of a mixture per unit, as a function of one vector.
+class ExpectedLikelihood:
+    """Negative penalised expected log-likelihood of an M-step with shared rewards, per demonstration.
 
-    The vector contains the logits (K, p) of the mixture weights without those of the first intent, which are 0, and the
-    rewards of all intents times `scale` (d,). Without covariates, p = 1.
+    The argument is the vector of `Pooling.pack` for the rewards times `scale` (d,). Responsibilities are U (G, K).
     """
 
     batched = False
 
-    def __init__(self, problem: FitProblem, n_intents: int, scale: FloatArray) -> None:
+    def __init__(self, problem: FitProblem, U: FloatArray, pooling: Pooling, scale: FloatArray) -> None:
+        # A size of 0 would make the mean over demonstrations undefined.
+        U = np.maximum(U, 1e-300)
+        self.problem, self.pooling, self.scale, self.K = problem, pooling, scale, U.shape[1]
+        counts = problem.units.broadcast(U).sum(axis=0)
+        self.n, self._rho = counts.sum(), counts / counts.sum()
+        self._objective: Any = problem.objective(U)
+
+    def evaluate(self, points: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (1,) and gradients (1, p); the value is inf if a partition function diverges."""
+        del which
+        thetas = self.pooling.unpack(points[0], self.K) / self.scale
+        try:
+            loss, derivative = self._objective.evaluate(thetas, np.arange(self.K))
+        except (DivergentPartition, NumericalError):
+            loss = np.array([np.inf])
+        if not np.all(np.isfinite(loss)):
+            return np.array([np.inf]), np.zeros_like(points)
+        value = float(self._rho @ loss) + self.problem.penalty(thetas) / self.n
+        by_theta = self._rho[:, None] * derivative + self.problem.penalty_gradient(thetas) / self.n
+        return np.array([value]), self.pooling.sum_gradients(by_theta / self.scale)[None]
+
+
+def fit_pooled(
+    problem: FitProblem, U: FloatArray, thetas: FloatArray, pooling: Pooling, max_evaluations: int
+) -> tuple[FloatArray, int]:
+    """Return rewards (K, d) with shared parts, which raise the expected log-likelihood for responsibilities U (G, K).
+
+    The second result is the number of evaluations. The search begins at `thetas` (K, d), which have equal shared parts.
+    """
+    scale, box = scale_of(problem, thetas.shape[1]), problem.box(thetas.shape[1])
+    bounds = Box(*(pooling.pack(np.tile(side * scale, (len(thetas), 1))) for side in (box.lower, box.upper)))
+    objective = ExpectedLikelihood(problem, U, pooling, scale)
+    start = pooling.pack(thetas * scale)
+    (result,) = minimise_lbfgs(objective, start[None], bounds, _GTOL, max_evaluations)
+    return np.asarray(box.clip(pooling.unpack(result.theta, len(thetas)) / scale)), result.n_evaluations
+
+
+def fit_pooled_clusters(problem: FitProblem, U: FloatArray, pooling: Pooling) -> FloatArray:
+    """Return maximum likelihood rewards (K, d) of clusters U (G, K) with shared parts, from a fit of one intent."""
+    limit = int(problem.initial_evaluations or _FIRST_EVALUATIONS)
+    pooled = problem.moments(np.ones((len(U), 1)))
+    theta = problem.m_step(pooled, None, np.arange(1), limit).thetas
+    return fit_pooled(problem, U, np.repeat(theta, U.shape[1], axis=0), pooling, limit)[0]
+
+
+def scale_of(problem: FitProblem, d: int) -> FloatArray:
+    """Return the root mean square (d,) of the points that a warm start clusters, which is the scale of searches."""
+    size = np.sqrt(np.mean(problem.features() ** 2, axis=0))
+    return np.where(size > 0.0, size, 1.0) if size.size == d else np.ones(d)
+
+
+class MarginalLikelihood:
+    """Negative penalised log-likelihood of a mixture per unit, as a function of one vector.
+
+    The vector contains the logits (K, p) of the mixture weights without those of the first intent, which are 0, and the
+    rewards of all intents times `scale` (d,), in the order of `Pooling.pack`. Without covariates, p = 1.
+    """
+
+    batched = False
+
+    def __init__(self, problem: FitProblem, n_intents: int, scale: FloatArray, pooling: Pooling | None = None) -> None:
         self.problem, self.K, self.scale = problem, n_intents, scale
+        self.pooling = Pooling(np.zeros(scale.size, dtype=bool)) if pooling is None else pooling
         self.n = len(problem.units)
         self.design = problem.weight_design
         self.p = 1 if self.design is None else int(self.design.X.shape[1])
@@ -457,18 +587,19 @@ class MarginalLikelihood:
 
     def pack(self, logits: FloatArray, thetas: FloatArray) -> FloatArray:
         """Return the vector of logits (K, p) and rewards (K, d)."""
-        return np.concatenate([logits[1:].ravel(), (thetas * self.scale).ravel()])
+        return np.concatenate([logits[1:].ravel(), self.pooling.pack(thetas * self.scale)])
 
     def unpack(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the logits (K, p) and rewards (K, d) of a vector."""
         n = (self.K - 1) * self.p
         logits = np.concatenate([np.zeros(self.p), x[:n]]).reshape(self.K, self.p)
-        return logits, x[n:].reshape(self.K, -1) / self.scale
+        return logits, self.pooling.unpack(x[n:], self.K) / self.scale
 
     def box(self, box: Box) -> Box:
         """Return the bounds on the vector, given the bounds on the rewards of one intent."""
         logits = np.full((self.K - 1) * self.p, _LARGEST_LOGIT)
-        lower, upper = (np.tile(bound * self.scale, self.K) for bound in (box.lower, box.upper))
+        sides = (np.tile(bound * self.scale, (self.K, 1)) for bound in (box.lower, box.upper))
+        lower, upper = (self.pooling.pack(side) for side in sides)
         return Box(np.concatenate([-logits, lower]), np.concatenate([logits, upper]))
 
     def evaluate(self, points: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
@@ -489,32 +620,44 @@ class MarginalLikelihood:
         n_demos = self.problem.units.broadcast(U).sum(axis=0)
         by_theta = -n_demos[:, None] * derivative - self.problem.penalty_gradient(thetas)
         if self.design is None:
-            by_logit = (e_step.sizes - self.n * rho)[:, None]
+            by_logit = self.differentiate_logits(e_step.sizes, rho)
         else:
             value -= self.design.penalty(logits)
             penalty = self.design.penalty_curvature(self.K) @ logits.ravel()
-            by_logit = (self._U - rho).T @ self.design.X - penalty.reshape(self.K, self.p)
-        gradient = np.concatenate([by_logit[1:].ravel(), (by_theta / self.scale).ravel()])
+            by_logit = ((self._U - rho).T @ self.design.X - penalty.reshape(self.K, self.p))[1:].ravel()
+        gradient = np.concatenate([by_logit, self.pooling.sum_gradients(by_theta / self.scale)])
         return np.array([-value / self.n]), -gradient[None] / self.n
 
+    def differentiate_logits(self, sizes: FloatArray, rho: FloatArray) -> FloatArray:
+        """Return the derivatives (K - 1,) of the log-likelihood by the logits, given sums of responsibilities (K,)."""
+        return np.asarray((sizes - self.n * rho)[1:])
 
-def check_accelerates(problem: FitProblem, n_intents: int) -> None:
-    """Raise unless the model of a problem has gradients."""
+
+def describe_missing_gradients(problem: FitProblem, n_intents: int) -> str:
+    """Return the name of the data or model if it has no gradients of the marginal likelihood, otherwise ""."""
     U = np.full((len(problem.units), n_intents), 1.0 / n_intents)
     if problem.demos is None or problem.regulariser is None or problem.objective(U) is None:
-        what = "a stream" if problem.demos is None else type(problem.model).__name__
-        rule = f"must be False for {what}, whose likelihood has no gradient"
-        raise InvalidParameter.of("accelerate", True, rule)
+        return "a stream" if problem.demos is None else type(problem.model).__name__
+    return ""
+
+
+def check_gradients(problem: FitProblem, n_intents: int, parameter: str, value: object) -> None:
+    """Raise an error for a parameter unless the model of a problem has gradients."""
+    if what := describe_missing_gradients(problem, n_intents):
+        rule = f"must be {'False' if value is True else 'None'} for {what}, whose likelihood has no gradient"
+        raise InvalidParameter.of(parameter, value, rule)
 
 
 def maximise_marginal(
-    problem: FitProblem, logits: FloatArray, thetas: FloatArray, max_evaluations: int
+    problem: FitProblem,
+    logits: FloatArray,
+    thetas: FloatArray,
+    max_evaluations: int,
+    pooling: Pooling | None = None,
 ) -> tuple[FloatArray, FloatArray, int]:
     """Return logits and rewards with a higher penalised likelihood, and the number of evaluations per intent."""
     K, d = thetas.shape
-    size = np.sqrt(np.mean(problem.features() ** 2, axis=0))
-    scale = np.where(size > 0.0, size, 1.0) if size.size == d else np.ones(d)
-    objective = MarginalLikelihood(problem, K, scale)
+    objective = MarginalLikelihood(problem, K, scale_of(problem, d), pooling)
     box = objective.box(problem.box(d))
     (result,) = minimise_lbfgs(objective, objective.pack(logits, thetas)[None], box, _GTOL, max_evaluations)
     new_logits, new_thetas = objective.unpack(result.theta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -80,6 +80,10 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     accelerate : bool
         After every three M-steps, maximise the marginal likelihood by a quasi-Newton search. The stationary points are
         those of EM, and the objective never decreases. Use it where EM needs many iterations because intents overlap.
+    shared : str or sequence of str, optional
+        Names of features, or patterns such as "link *", whose rewards are equal for all intents: theta_k = shared +
+        delta_k, where delta_k is 0 for these features. Constants per link or turn remain estimable with several
+        intents, and count once in BIC. Requires a model with gradients.
     membership_ridge : float
         Coefficient of the penalty ridge / 2 sum_k |D_k - mean(D)|^2 on the total log-likelihood, where D_k are the
         coefficients of the standardised `covariates` of `fit`: 1 / variance of a Gaussian prior.
@@ -150,6 +154,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         degenerate: str = "fit",
         annealing: tuple[float, int] | None = None,
         accelerate: bool = False,
+        shared: str | Sequence[str] | None = None,
         membership_ridge: float = 0.0,
         random_state: Any = None,
         progress: Progress | None = None,
@@ -169,6 +174,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.degenerate = degenerate
         self.annealing = annealing
         self.accelerate = accelerate
+        self.shared = shared
         self.membership_ridge = membership_ridge
         self.random_state = random_state
         self.progress = progress
@@ -206,7 +212,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         IntentMixture
             This estimator.
         """
-        settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init", bytes_each=500.0)
+        settings = validate.make_settings(self, validate.find_shared(self.shared, mdp))
+        n_init = check_count(self.n_init, "n_init", bytes_each=500.0)
         check_choices(self.init, self.embedding, self.reward_init)
         demos = validate.check_demos(demos, mdp)
         irl, choice = validate.resolve_model(self.irl, mdp, demos)
@@ -239,7 +246,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         keep : callable, optional
             Called with the `State` after each iteration.
         """
-        settings = validate.make_settings(self)
+        settings = validate.make_settings(self, validate.find_shared(self.shared, problem.mdp))
         with report_progress("EM", self.verbose, self.progress) as report:
             solution = run(problem, start, settings, report_iterations(report, 0, 1, settings.max_iter), keep)
         ensemble = RewardEnsemble(solution.rho, solution.thetas)

@@ -28,7 +28,7 @@ from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import FitProblem, minimise_ray
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.em import Settings, Start, run
+from limiirl.mixture.em import Pooling, Settings, Start, check_gradients, fit_pooled_clusters, run
 from limiirl.mixture.information import score_blocks
 
 Rng = np.random.Generator
@@ -437,16 +437,29 @@ def embed(embedding: Any, problem: FitProblem) -> FloatArray:
 
 
 class Starts:
-    """Initialisations of a fit problem for one `init`; `n_parameters` is d if the model does not specify it."""
+    """Initialisations of a fit problem for one `init`; `n_parameters` is d if the model does not specify it.
 
-    def __init__(self, init: Any, embedding: Any, problem: FitProblem, n_parameters: int | None = None) -> None:
+    With `pooling`, features whose rewards are shared are not clustered, and "mle" estimates shared rewards.
+    """
+
+    def __init__(
+        self,
+        init: Any,
+        embedding: Any,
+        problem: FitProblem,
+        n_parameters: int | None = None,
+        pooling: Pooling | None = None,
+    ) -> None:
         self.init, self.embedding, self.problem = init, embedding, problem
-        self._n_parameters = n_parameters
+        self._n_parameters, self._pooling = n_parameters, pooling
 
     @cached_property
     def points(self) -> FloatArray:
         """The points (G, m) to cluster."""
-        return embed(self.embedding, self.problem)
+        points = embed(self.embedding, self.problem)
+        if self._pooling is None or self.embedding is not None or np.all(self._pooling.shared):
+            return points
+        return points[:, ~self._pooling.shared] if points.shape[1] == self._pooling.shared.size else points
 
     @property
     def seeks_best(self) -> bool:
@@ -480,7 +493,10 @@ class Starts:
 
     def begin(self, n_intents: int, reward_init: Any, rng: Rng, *, first: bool = True) -> Start:
         """Return the initial ensemble, which is given or computed by `reward_init` from responsibilities."""
-        problem = self.problem
+        problem, pooling = self.problem, self._pooling
+        if pooling is not None and reward_init == "mle":
+            check_gradients(problem, n_intents, "shared", int(np.count_nonzero(pooling.shared)))
+            reward_init = partial(fit_pooled_clusters, pooling=pooling)
         if self.seeks_best:
             return choose_best(problem, self.candidates, n_intents, reward_init, rng, first=first)
         guess = self.guess(n_intents, rng, first=first)

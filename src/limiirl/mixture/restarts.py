@@ -199,7 +199,7 @@ class EMFromSeed:
         """The initialisations of the fit problem."""
         if self._starts is None:
             problem = make_problem(self.irl, self.mdp, self.demos, self.groups, self.weight_design)
-            self._starts = Starts(self.init, self.embedding, problem)
+            self._starts = Starts(self.init, self.embedding, problem, pooling=self.settings.pooling)
         return self._starts
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,14 @@ import numpy as np
 from sklearn.base import clone
 
 from limiirl._progress import check_progress
-from limiirl._typing import FloatArray
+from limiirl._typing import BoolArray, FloatArray
 from limiirl._validation import as_floats, check_choice, check_count, check_flag, check_positive
 from limiirl.demos import Agents, Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, ModelMismatchWarning, NotFitted
 from limiirl.irl import REQUIRED, FitProblem, MaxEnt, choose_model
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.mixture.em import Settings, WeightDesign
+from limiirl.mixture.em import Pooling, Settings, WeightDesign
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
@@ -33,8 +34,32 @@ def check_max_iter(value: object, *, least: int = 1) -> int:
     return check_count(value, "max_iter", least=least, bytes_each=_ENTRY_BYTES)
 
 
-def make_settings(mixture: IntentMixture) -> Settings:
-    """Return the settings of EM from an estimator's parameters."""
+def find_shared(shared: str | Sequence[str] | None, mdp: Any) -> BoolArray | None:
+    """Return the mask (d,) of the features whose names match one of the patterns `shared`, or None without patterns.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0], [1], state_features=[[1, 2, 3], [4, 5, 6]], feature_names=["km", "link 1", "link 2"])
+    >>> find_shared("link *", mdp)
+    array([False,  True,  True])
+    """
+    if shared is None:
+        return None
+    patterns = [shared] if isinstance(shared, str) else list(shared)
+    if not isinstance(mdp, MDP):
+        raise InvalidParameter.of("shared", shared, "must be None for a model without an MDP")
+    mask = np.zeros(mdp.n_features, dtype=bool)
+    for i, pattern in enumerate(patterns):
+        matched = irl_checks.match_names(str(pattern), mdp.feature_names)
+        if not np.any(matched):
+            rule = "must have patterns that match the name of a feature, such as 'link *'"
+            raise InvalidParameter.of("shared", pattern, rule, index=i)
+        mask |= matched
+    return mask
+
+
+def make_settings(mixture: IntentMixture, shared: BoolArray | None = None) -> Settings:
+    """Return the settings of EM from an estimator's parameters and the mask (d,) of shared features."""
     check_count(mixture.n_intents, "n_intents")
     check_max_iter(mixture.max_iter, least=0)
     check_progress(mixture.progress)
@@ -49,6 +74,7 @@ def make_settings(mixture: IntentMixture) -> Settings:
         degenerate=check_choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
         temperatures=_temperatures(mixture.annealing),
         accelerate=check_flag(mixture.accelerate, "accelerate"),
+        pooling=None if shared is None else Pooling(shared),
     )
 
 
@@ -193,6 +219,12 @@ def training_demos(mixture: Any) -> Demonstrations | None:
     """Return the training demonstrations of a mixture, or None if it was loaded from a file."""
     demos: Demonstrations | None = getattr(getattr(mixture, "_problem", None), "demos", None)
     return demos
+
+
+def training_units(mixture: Any) -> Groups | None:
+    """Return the units of the training demonstrations of a mixture, or None if it was loaded from a file."""
+    units: Groups | None = getattr(getattr(mixture, "_problem", None), "units", None)
+    return units
 
 
 def check_intent(k: Any, n_intents: int, name: str = "k") -> int:

@@ -49,11 +49,12 @@ def _summarise(results: RivalResults) -> str:
 def _section(results: RivalResults) -> Section:
     part, rows = results.part, results.rows()
     items: list[Item] = [scores_table(results)]
-    if rows:
-        scores = {row.method: (row.held_out, row.error) for row in reversed(rows)}
+    shown = [row for row in rows if row.method != "uniform"]  # which would extend the axis
+    if shown:
+        scores = {row.method: (row.held_out, row.error) for row in reversed(shown)}
         quoted = {row.method for row in rows if row.source}
         plot = plot_scores(scores, f"held-out nats per {part.unit}", quoted, part.ours)
-        caption = "Bars: two standard errors. Empty markers: published scores."
+        caption = "Bars: two standard errors. Empty markers: published scores. Without the uniform distribution."
         items.append(Figure.from_plot(f"{part.name}-methods", f"Scores: {part.title}", caption, plot))
     for goal, value, reached in results.goals():
         prose = f"{value:.4f}, to exceed {goal.threshold:g}."

@@ -397,7 +397,7 @@ class TestNullDirections:
         with pytest.warns(IdentifiabilityWarning, match="1 of 4 directions"):
             DestinationMaxEnt().fit(mdp, demos)
 
-    def test_nothing_is_find_identified_by_othersout_alternatives(self) -> None:
+    def test_nothing_is_identified_without_alternatives(self) -> None:
         ring = MDP.from_edges([0, 1, 2], [1, 2, 0])
         assert DestinationMaxEnt().null_directions(ring, np.zeros(3)).shape == (3, 3)
 

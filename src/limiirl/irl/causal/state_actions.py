@@ -38,6 +38,7 @@ class StateActions:
     """
 
     def __init__(self, mdp: MDP) -> None:
+        mdp.check_no_goal_features()
         self.mdp = mdp
         counts = np.bincount(mdp.pair_of_edge, minlength=mdp.n_pairs)
         edge_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -365,7 +365,8 @@ class SoftBellmanSolver(StationarySolver):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
             values.Q[:, open_], values.norm[:, open_], values.pi[:, open_] = step.Q, step.norm, step.pi
             rise = r_state[:, open_] + step.norm - V[:, open_]
-            scale = np.max(np.abs(V[:, open_]), axis=0, initial=1e-300)
+            # The values may be 0 for large rewards, such as the log-probabilities of a policy.
+            scale = np.maximum(np.max(np.abs(V[:, open_]), axis=0), 1e-3 * unit[open_])
             most = np.max(np.abs(rise), axis=0, initial=0.0)
             residual = most / scale
             done = (residual <= _LIMITS.solved) | (

@@ -13,7 +13,7 @@ from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.destination.path_sums import GoalValues, flow_features
+from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import CuttingPlanes, difference_hessian
 from limiirl.mdp import MDP, to_dense
@@ -105,7 +105,8 @@ def first_features(mdp: MDP, demos: Demonstrations) -> FloatArray:
 
 def log_weight_after_start(observed: ObservedPaths, thetas: FloatArray) -> FloatArray:
     """Return the log-weights (N, K) of demonstrations, excluding the reward of the first state."""
-    node, _ = observed.mdp.rewards(thetas)
+    mdp = observed.mdp.without_goal_features
+    node, _ = mdp.rewards(thetas[:, : mdp.n_features])
     return np.asarray(observed.log_weight(thetas) - node[observed.demos.start_states])
 
 
@@ -180,10 +181,10 @@ def feasible_domain(values: GoalValues) -> CuttingPlanes:
 
 def _cut(values: GoalValues, theta: FloatArray) -> tuple[float, FloatArray] | None:
     try:
-        loop = values.divergent_loop(theta, _MARGIN)
+        loop = values.loop_features(theta, _MARGIN)
     except NumericalError:
         return None
-    return None if loop is None else (loop[0] + _MARGIN, flow_features(values.mdp, loop[1]))
+    return None if loop is None else (loop[0] + _MARGIN, loop[1])
 
 
 def is_feasible(values: GoalValues, theta: FloatArray) -> bool:

@@ -21,13 +21,14 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import SUFFICIENT_STATISTICS, FitResult
+from limiirl.irl.destination.by_goal import ConditionalGoalValues
 from limiirl.irl.destination.dense import make_goal_values
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_after_start
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.estimator import LinearRewardModel, choose_device
 from limiirl.irl.identifiability import null_directions
-from limiirl.irl.maxent.trajectories import heaviest_unbounded
+from limiirl.irl.maxent.trajectories import heaviest_edges
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
@@ -55,10 +56,10 @@ class DestinationMaxEnt(LinearRewardModel):
         default, because the bounds keep theta finite. A mapping has
         one coefficient per pattern of feature names, such as ``{"link *": 0.01}``. The first pattern that matches a
         name applies; features without a pattern are not penalised.
-    solver : {"bfgs", "newton", "lbfgs"}
-        Projected BFGS, projected Newton, or L-BFGS-B. The default differs from `MaxEnt`, because projected Newton
-        requires 2 d gradients per step for the Hessian, and L-BFGS-B restarts after every infinite value and may stop
-        far from the optimum.
+    solver : {"auto", "bfgs", "newton", "lbfgs"}
+        Projected BFGS, projected Newton, or L-BFGS-B. "auto" is projected BFGS for up to 200 features, which remembers
+        cutting planes of the feasible set, and L-BFGS-B for more features, because it stores no matrices of d x d.
+        Projected Newton requires 2 d gradients per step for the Hessian.
     gtol : float
         Tolerance on the components of the projected gradient. A component is relative to the mean of its feature over
         the demonstrations if this mean exceeds 1. The default is larger than for other models, because gradients are
@@ -100,7 +101,7 @@ class DestinationMaxEnt(LinearRewardModel):
         bounds: Any = (-10.0, 0.0),
         *,
         ridge: float | Mapping[str, float] = 0.0,
-        solver: str = "bfgs",
+        solver: str = "auto",
         gtol: float = 1e-5,
         max_evaluations: int = 1000,
         device: str = "cpu",
@@ -135,8 +136,10 @@ class DestinationMaxEnt(LinearRewardModel):
 
         The probability is summed over unrecorded actions.
         """
-        values, demos = self._values(mdp), validate.in_numbers_of(mdp, demos)
-        return ObservedTrips.from_demos(mdp, demos).log_prob(values, mdp.check_thetas(thetas))
+        validate.mdp(mdp)
+        demos = validate.in_numbers_of(mdp, demos)
+        trips = ObservedTrips.from_demos(mdp, demos)
+        return trips.log_prob(self._values(mdp, trips.starts, trips.goals), mdp.check_thetas(thetas))
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions that leave all probabilities unchanged, for every theta.
@@ -154,13 +157,16 @@ class DestinationMaxEnt(LinearRewardModel):
         """
         validate.one_theta(mdp, theta)
         states = np.arange(mdp.n_states)
+        if mdp.goal_features:
+            return null_directions_between(mdp, *condition_pairs(mdp))
         goals = subsample_goals(states, mdp)
         return null_directions_between(mdp, np.tile(states, goals.size), np.repeat(goals, mdp.n_states))
 
-    def log_value(self, mdp: MDP, thetas: ArrayLike, goals: ArrayLike) -> FloatArray:
+    def log_value(self, mdp: MDP, thetas: ArrayLike, goals: ArrayLike, start: int | None = None) -> FloatArray:
         """Return log beta_g(s) (G, S, K): the log total weight of the paths from each state to each of the goals (G,).
 
-        The reward of s itself is excluded. The value is 0 at the goal, and -inf if the goal is unreachable.
+        The reward of s itself is excluded. The value is 0 at the goal, and -inf if the goal is unreachable. If features
+        depend on the start of a path, `start` is required, also in `policy_to`.
 
         Examples
         --------
@@ -172,12 +178,11 @@ class DestinationMaxEnt(LinearRewardModel):
         values, checked, ends = self._values(mdp), mdp.check_thetas(thetas), _states(mdp, goals, "goals")
         log_beta = np.empty((ends.size, mdp.n_states, checked.shape[0]))
         for k, theta in enumerate(checked):
-            solution = values.solve_cached(theta)
             for i, goal in enumerate(ends):
-                log_beta[i, :, k] = solution.values_to(int(goal))
+                log_beta[i, :, k] = values.solve_at(theta, start, int(goal)).values_to(int(goal))
         return log_beta
 
-    def policy_to(self, mdp: MDP, theta: ArrayLike, goal: int) -> FloatArray:
+    def policy_to(self, mdp: MDP, theta: ArrayLike, goal: int, start: int | None = None) -> FloatArray:
         """Return the probability (E,) of each edge, given its source state and the goal.
 
         The probability is 0 if the source is the goal, or if the goal is unreachable from the source.
@@ -188,9 +193,8 @@ class DestinationMaxEnt(LinearRewardModel):
         >>> DestinationMaxEnt().policy_to(mdp, [0.0, 0.0, 0.0], 2)
         array([0.5, 0.5, 1. ])
         """
-        return (
-            self._values(mdp).solve_cached(validate.one_theta(mdp, theta)).policy_to(validate.state(mdp, goal, "goal"))
-        )
+        values, one, g = self._values(mdp), validate.one_theta(mdp, theta), validate.state(mdp, goal, "goal")
+        return values.solve_at(one, start, g).policy_to(g)
 
     def expected_flow(
         self, mdp: MDP, theta: ArrayLike, starts: ArrayLike, goals: ArrayLike, weights: ArrayLike | None = None
@@ -212,7 +216,7 @@ class DestinationMaxEnt(LinearRewardModel):
         trips = np.ones(begin.size) if weights is None else as_floats(weights, "weights")
         if trips.shape != begin.shape or not np.all(np.isfinite(trips) & (trips >= 0.0)):
             raise InvalidParameter.of("weights", weights, f"must be {begin.size} finite nonnegative values")
-        sums = self._values(mdp).solve_cached(validate.one_theta(mdp, theta)).pair_sums(begin, end, trips)
+        sums = self._values(mdp, begin, end).pair_sums(validate.one_theta(mdp, theta), begin, end, trips)
         _check_reachable(sums.log_value, begin, end)
         assert sums.flow is not None
         return sums.flow
@@ -235,14 +239,15 @@ class DestinationMaxEnt(LinearRewardModel):
         np.float64(2.5)
         """
         begin, end = _pairs(mdp, starts, goals)
-        solution, rng = self._values(mdp).solve_cached(validate.one_theta(mdp, theta)), as_generator(seed)
+        values, one, rng = self._values(mdp), validate.one_theta(mdp, theta), as_generator(seed)
         edges: list[IntArray] = [np.empty(0, dtype=np.int64)] * begin.size
-        for goal in np.unique(end):
-            mine, log_value = np.flatnonzero(end == goal), solution.values_to(int(goal))
+        for mine, start, goal in group_conditions(mdp, begin, end):
+            solution = values.solve_at(one, start, goal)
+            log_value = solution.values_to(goal)
             _check_reachable(log_value[begin[mine]], begin[mine], end[mine])
-            prob = solution.policy_to(int(goal), log_value)
+            prob = solution.policy_to(goal, log_value)
             for i in mine:
-                edges[i] = sample_path(mdp.out_ptr, mdp.dst, prob, int(begin[i]), int(goal), rng)
+                edges[i] = sample_path(mdp.out_ptr, mdp.dst, prob, int(begin[i]), goal, rng)
         return _from_edges(mdp, begin, edges)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
@@ -257,12 +262,12 @@ class DestinationMaxEnt(LinearRewardModel):
         """
         s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
         one = validate.one_theta(mdp, theta)
-        log_value = self._values(mdp).solve_cached(one).values_to(g)
+        sums = self._values(mdp).solve_at(one, s, g)
+        log_value, log_w = sums.values_to(g), sums.log_weights()
         if log_value[s] == -np.inf:
             raise InvalidParameter.of("goal", g, f"must be reachable from state {s}")
-        best = heaviest_unbounded(mdp, one, log_value, s, g)
-        first = float(mdp.rewards(one)[0][s, 0])
-        return _from_edges(mdp, np.array([s]), [best.edges]), best.log_weight - first - float(log_value[s])
+        best = heaviest_edges(mdp, log_w, log_value, s, g)
+        return _from_edges(mdp, np.array([s]), [best]), float(log_w[best].sum() - log_value[s])
 
     def log_prob_prefix(
         self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, goals: ArrayLike | None = None
@@ -283,14 +288,15 @@ class DestinationMaxEnt(LinearRewardModel):
         ends, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
         if ends.size != len(demos):
             raise InvalidParameter.of("goals", ends.size, f"must have {len(demos)} entries, one per demonstration")
-        log_prob = log_weight_after_start(ObservedPaths.from_demos(mdp, demos, by_start=True), checked)
+        given = ends if mdp.goal_features else None
+        log_prob = log_weight_after_start(ObservedPaths.from_demos(mdp, demos, by_start=True, goals=given), checked)
         passed = demos.states == np.repeat(ends, demos.lengths)
         passed[demos.offsets[1:] - 1] = False
         over = np.add.reduceat(passed, demos.offsets[:-1]) > 0 if len(demos) else np.zeros(0, dtype=bool)
+        values, both = self._values(mdp), np.concatenate([demos.last_states, demos.start_states])
         for k, theta in enumerate(checked):
-            solution = self._values(mdp).solve_cached(theta)
-            both = np.concatenate([demos.last_states, demos.start_states])
-            rest, whole = np.split(solution.pair_sums(both, np.tile(ends, 2)).log_value, 2)
+            sums = values.pair_sums(theta, both, np.tile(ends, 2), origins=np.tile(demos.start_states, 2))
+            rest, whole = np.split(sums.log_value, 2)
             # `whole` may also be -inf if `rest` is.
             possible = ~over & (rest > -np.inf)
             log_prob[:, k] = np.where(possible, log_prob[:, k] + rest - np.where(possible, whole, 0.0), -np.inf)
@@ -309,16 +315,22 @@ class DestinationMaxEnt(LinearRewardModel):
         return self._problem(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> DestinationProblem:
-        check_choice(self.solver, "solver", tuple(SOLVERS))
-        return DestinationProblem.from_demos(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
+        check_choice(self.solver, "solver", ("auto", *SOLVERS))
+        validate.mdp(mdp)
+        trips = ObservedTrips.from_demos(mdp, validate.demonstrations(demos))
+        return DestinationProblem(self, mdp, trips, units, self._values(mdp, trips.starts, trips.goals))
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
         ridge = np.tile(problem.regulariser.ridge, (weights.shape[1], 1))
         return problem.search(weights, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
 
-    def _values(self, mdp: MDP) -> GoalValues:
+    def _values(self, mdp: MDP, starts: IntArray | None = None, goals: IntArray | None = None) -> GoalValues:
+        """Return the path sums of an MDP; `starts` and `goals` (m,) are the pairs that a fit requires to be finite."""
         validate.mdp(mdp)
+        if mdp.goal_features:
+            none = np.empty(0, dtype=np.int64)
+            return ConditionalGoalValues(mdp, none if starts is None else starts, none if goals is None else goals)
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is None:
             return make_goal_values(mdp)
@@ -401,12 +413,40 @@ def variation(mdp: MDP, starts: IntArray, goals: IntArray) -> tuple[FloatArray, 
     paths differ in a direction only for other goals, the direction is reported as null.
     """
     gram, size = np.zeros((mdp.n_features, mdp.n_features)), np.zeros(mdp.n_features)
-    phi = edge_features(mdp)
-    for goal in subsample_goals(np.unique(goals), mdp):
-        differences, squares = _differences(mdp, phi, np.unique(starts[goals == goal]), int(goal))
+    phi = edge_features(mdp.without_goal_features)
+    conditions = group_conditions(mdp, starts, goals)
+    for i in subsample_goals(np.arange(len(conditions)), mdp):
+        mine, start, goal = conditions[i]
+        origin = None if start is None else np.array([start])
+        own = [f.of_edges(int(f.rows(origin, np.array([goal]))[0]), mdp.dst)[:, None] for f in mdp.goal_features]
+        differences, squares = _differences(mdp, np.hstack([phi, *own]), np.unique(starts[mine]), goal)
         gram += differences.T @ differences
         size += squares
     return gram, np.sqrt(size)
+
+
+def group_conditions(mdp: MDP, starts: IntArray, goals: IntArray) -> list[tuple[IntArray, int | None, int]]:
+    """Return the indices, the start and the goal of the pairs (m,) with equal path sums.
+
+    The start is None unless a feature of the MDP depends on it.
+    """
+    by_start = any(feature.by_start for feature in mdp.goal_features)
+    keys = np.stack([goals, starts] if by_start else [goals])
+    distinct, index = np.unique(keys, axis=1, return_inverse=True)
+    order = np.argsort(index.ravel(), kind="stable")
+    groups = np.split(order, np.searchsorted(index.ravel()[order], np.arange(1, distinct.shape[1])))
+    return [
+        (mine, int(condition[1]) if by_start else None, int(condition[0]))
+        for mine, condition in zip(groups, distinct.T, strict=True)
+    ]
+
+
+def condition_pairs(mdp: MDP) -> tuple[IntArray, IntArray]:
+    """Return pairs (m,) of starts and goals for which the goal features of an MDP have values."""
+    first = next((f for f in mdp.goal_features if f.by_start), mdp.goal_features[0])
+    if first.starts is not None:
+        return first.starts, first.goals
+    return np.tile(np.arange(mdp.n_states), first.goals.size), np.repeat(first.goals, mdp.n_states)
 
 
 def subsample_goals(goals: IntArray, mdp: MDP) -> IntArray:

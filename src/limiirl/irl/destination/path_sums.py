@@ -101,10 +101,24 @@ class GoalValues:
 
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
         """Return the path sums at theta (d,); raise `DivergentPartition` if cycles have weight exp(-margin) or more."""
-        factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
+        return self.solve_weights(self.edge_log_weights(theta), margin)
+
+    def solve_weights(self, log_w: FloatArray, margin: float = 0.0) -> GoalPathSums:
+        """Return the path sums for edge log-weights (E,); see `solve`."""
+        factors = _Factors(self.symbolic, log_w, margin)
         if factors.divergent_rank >= 0:
             raise divergent(self.symbolic.state_at(factors.divergent_rank))
         return GoalPathSums(self, factors)
+
+    def solve_at(self, theta: FloatArray, start: int | None, goal: int) -> GoalPathSums:
+        """Return the path sums at theta (d,) for paths from `start` to `goal`, on which only goal features depend."""
+        del start, goal
+        return self.solve_cached(theta)
+
+    @staticmethod
+    def divergent_rank(symbolic: SymbolicFactorisation, log_w: FloatArray, margin: float) -> int:
+        """Return the rank of the first state with cycles of weight exp(-margin) or more, or -1."""
+        return _Factors(symbolic, log_w, margin).divergent_rank
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """Return the log-weight of the cycles through a divergent state, and their expected edge counts (E,).
@@ -113,8 +127,48 @@ class GoalValues:
         convex function of the edge log-weights, and the counts are its gradient. At theta, c >= -margin; at every
         feasible theta, c < -margin. The result is None if theta is feasible.
         """
-        factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
+        return self.loop_of_weights(self.edge_log_weights(theta), margin)
+
+    def loop_of_weights(self, log_w: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
+        """Return `divergent_loop` for edge log-weights (E,)."""
+        factors = _Factors(self.symbolic, log_w, margin)
         return None if factors.divergent_rank < 0 else factors.loop()
+
+    def loop_features(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
+        """Return the log-weight c of `divergent_loop`, and its gradient (d,) with respect to theta."""
+        loop = self.divergent_loop(theta, margin)
+        return None if loop is None else (loop[0], flow_features(self.mdp, loop[1]))
+
+    def feature_totals(self) -> FloatArray:
+        """Return the features (d,) summed over all edges."""
+        return flow_features(self.mdp, np.ones(self.mdp.n_edges))
+
+    def expected_features(self, theta: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
+        """Return E[F | s, g] (m, d) for pairs (m,), without the features of the start; one solution per pair."""
+        mdp = self.mdp.without_goal_features
+        expected = np.empty((starts.size, self.mdp.n_features))
+        for i, (start, goal) in enumerate(zip(starts.tolist(), goals.tolist(), strict=True)):
+            flow = self.solve_at(theta, start, goal).flow_between(start, goal)
+            expected[i, : mdp.n_features] = flow_features(mdp, flow)
+            for j, feature in enumerate(self.mdp.goal_features, mdp.n_features):
+                row = int(feature.rows(starts[[i]], goals[[i]])[0])
+                expected[i, j] = flow @ feature.of_edges(row, mdp.dst)
+        return expected
+
+    def pair_sums(
+        self,
+        theta: FloatArray,
+        states: IntArray,
+        goals: IntArray,
+        weights: FloatArray | None = None,
+        origins: IntArray | None = None,
+    ) -> PairSums:
+        """Return the path sums from states (m,) to goals (m,) at theta (d,); see `GoalPathSums.pair_sums`.
+
+        `origins` (m,), by default the states, are the starts for features that depend on the start.
+        """
+        del origins
+        return self.solve_cached(theta).pair_sums(states, goals, weights)
 
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (m, K) of pairs (m,) under thetas (K, d); raise `DivergentPartition` if infinite."""
@@ -279,6 +333,25 @@ class GoalPathSums:
             log_value[far] = self._sum_by_goal(start[far], goal[far], given, flow)
         # The subtraction of walks beyond the goal may cause negative rounding errors.
         return PairSums(log_value, None if flow is None else np.maximum(flow, 0.0))
+
+    def flow_between(self, start: int, goal: int) -> FloatArray:
+        """Return the expected number of traversals (E,) of each edge on a path from `start` to `goal`."""
+        s, g, factors = self.symbolic.rank[start], self.symbolic.rank[goal], self._factors
+        if factors.linear is not None:
+            to_goal, from_start = np.zeros((2, self.mdp.n_states))
+            to_goal[g] = 1.0
+            linear.solve(self.symbolic.up_ptr, self.symbolic.up, *factors.linear, to_goal)
+            if is_accurate(to_goal[s]):
+                from_start[s] += 1.0 / to_goal[s]
+                from_start[g] -= 1.0 / to_goal[g]
+                linear.solve_transposed(self.symbolic.up_ptr, self.symbolic.up, *factors.linear, from_start)
+                rank = self.symbolic.rank
+                flow = np.exp(factors.log_w) * from_start[rank[self.mdp.src]] * to_goal[rank[self.mdp.dst]]
+                return np.maximum(flow, 0.0)
+        sums = self.pair_sums(np.array([start]), np.array([goal]), np.ones(1))
+        if sums.log_value[0] == -np.inf or sums.flow is None:
+            raise InvalidParameter.of("goals", goal, f"must be reachable from state {start}")
+        return sums.flow
 
     def _sum_linear(
         self,

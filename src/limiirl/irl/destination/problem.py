@@ -22,7 +22,7 @@ from limiirl.irl.destination.likelihood import (
     is_feasible,
     make_feasible,
 )
-from limiirl.irl.destination.path_sums import GoalValues, flow_features
+from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.optim import SOLVERS, Box, CuttingPlanes
 from limiirl.irl.problem import FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
@@ -49,7 +49,7 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
     domain = feasible_domain(values) if domain is None else domain
     mdp = values.mdp
     start = box.clip(np.zeros(mdp.n_features))
-    against = np.sign(flow_features(mdp, np.ones(mdp.n_edges)))
+    against = np.sign(values.feature_totals())
     for cost in _COSTS:
         trial = box.clip(start - cost * against)
         if is_feasible(values, trial):
@@ -117,8 +117,14 @@ def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     return np.asarray(box.clip(box.lower + widths * ball.x[:-1]))
 
 
+# Number of features up to which solver="auto" uses BFGS. An evaluation with 1,747 features takes 7 times as long as
+# with L-BFGS (python -m benchmarks.fixed_effects).
+_FEW_FEATURES = 200
 # Step of the central differences in `features`, as a change in theta . F for typical feature counts F.
 _MOVE = 1e-4
+# Number of pairs of start and goal per feature up to which `features` uses one solution per pair instead of central
+# differences: two evaluations of all pairs take about as long as the solutions of 60 pairs (Borlänge).
+_PAIRS_PER_FEATURE = 60
 # Maximum number of evaluations of the one-intent fit in `features`, which need not be precise.
 _ROUGH_EVALUATIONS = 30
 
@@ -175,7 +181,8 @@ class DestinationProblem(FitProblem):
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(self.feature_scale, np.abs(objective.mean_features))
-        solver = SOLVERS[self.model.solver]
+        many = starts.shape[1] > _FEW_FEATURES
+        solver = SOLVERS[("lbfgs" if many else "bfgs") if self.model.solver == "auto" else self.model.solver]
 
         def one(k: int) -> FitResult:
             alone = DestinationLikelihood(
@@ -221,23 +228,30 @@ class DestinationProblem(FitProblem):
         """
         if self._features is None:
             n, d = self.trips.features.shape
-            result = self.search(np.ones((n, 1)), self.regulariser.ridge[None], None, _ROUGH_EVALUATIONS)[0]
-            size = np.sqrt(np.mean(self.trips.features**2, axis=0))
-            expected = np.zeros((n, d))
-            for j in np.flatnonzero(size > 0.0):
-                step = _MOVE / size[j] * np.eye(d)[j]
-                # Near the boundary of the feasible set, an infeasible point is moved towards theta.
-                both = np.array(
-                    [make_feasible(self.values, result.theta + s * step, result.theta) for s in (1.0, -1.0)]
-                )
-                width = both[0, j] - both[1, j]
-                if width > 0.0:
-                    log_value = self.trips.log_value(self.values, both)
-                    expected[:, j] = (log_value[:, 0] - log_value[:, 1]) / width
-                else:  # the score of the feature is 0 if neither side is feasible
-                    expected[:, j] = self.trips.features[:, j]
+            theta = self.search(np.ones((n, 1)), self.regulariser.ridge[None], None, _ROUGH_EVALUATIONS)[0].theta
+            if self.trips.starts.size <= _PAIRS_PER_FEATURE * d and not self.values.batched:
+                by_pair = self.values.expected_features(theta, self.trips.starts, self.trips.goals)
+                expected = by_pair[self.trips.pair]
+            else:
+                expected = self._difference_features(theta)
             self._features = self.units.mean(self.trips.features - expected)
         return self._features
+
+    def _difference_features(self, theta: FloatArray) -> FloatArray:
+        """Return E[F | start, goal] (N, d) by central differences of the path sums."""
+        size = np.sqrt(np.mean(self.trips.features**2, axis=0))
+        expected = np.zeros(self.trips.features.shape)
+        for j in np.flatnonzero(size > 0.0):
+            step = _MOVE / size[j] * np.eye(theta.size)[j]
+            # Near the boundary of the feasible set, an infeasible point is moved towards theta.
+            both = np.array([make_feasible(self.values, theta + s * step, theta) for s in (1.0, -1.0)])
+            width = both[0, j] - both[1, j]
+            if width > 0.0:
+                log_value = self.trips.log_value(self.values, both)
+                expected[:, j] = (log_value[:, 0] - log_value[:, 1]) / width
+            else:  # the score of the feature is 0 if neither side is feasible
+                expected[:, j] = self.trips.features[:, j]
+        return expected
 
     def project(self, thetas: FloatArray) -> FloatArray:
         """Return thetas (K, d) near the given ones, within the bounds and with finite partition functions."""

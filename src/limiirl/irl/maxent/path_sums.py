@@ -192,6 +192,7 @@ class FinitePathSums:
     ) -> None:
         if max_length < 1:
             raise InvalidParameter.of("max_length", max_length, "must be at least 1")
+        mdp.check_no_goal_features()
         self.mdp, self.max_length, self.by_start = mdp, max_length, by_start
         self.stop = check_choice(stop, "stop", STOPS)
         self.arithmetic = check_choice(arithmetic, "arithmetic", ARITHMETICS)

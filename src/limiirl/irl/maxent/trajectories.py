@@ -181,16 +181,24 @@ class Layers:
 def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> HeaviestPath:
     """Return the heaviest trajectory between two connected states, for discount 1.
 
-    `log_beta` (S,) is the log-weight of all continuations. The cost of an edge is its negative log-probability,
-    log beta(s) - log_weight(s, s') - log beta(s'). It is nonnegative, as Dijkstra's algorithm requires.
+    `log_beta` (S,) is the log-weight of all continuations.
     """
     node, edge = finite_rewards(mdp, theta)
     weight = np.log(mdp.prob) + node[mdp.dst] + (0.0 if edge is None else edge)
+    edges = heaviest_edges(mdp, weight, log_beta, start, goal)
+    return HeaviestPath(edges, float(node[start] + weight[edges].sum()))
+
+
+def heaviest_edges(mdp: MDP, weight: FloatArray, log_beta: FloatArray, start: int, goal: int) -> IntArray:
+    """Return the edges of the heaviest path between two connected states, given edge log-weights (E,).
+
+    The cost of an edge is its negative log-probability, log beta(s) - log_weight(s, s') - log beta(s'). It is
+    nonnegative, as Dijkstra's algorithm requires.
+    """
     kept = np.flatnonzero((log_beta[mdp.src] > -np.inf) & (log_beta[mdp.dst] > -np.inf))
     # Rounding may make the cost slightly negative if a state has a single edge.
     cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
-    edges = kept[shortest_path(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
-    return HeaviestPath(edges, float(node[start] + weight[edges].sum()))
+    return np.asarray(kept[shortest_path(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)])
 
 
 def finite_rewards(mdp: MDP, theta: FloatArray) -> tuple[FloatArray, FloatArray | None]:

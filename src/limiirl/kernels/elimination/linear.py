@@ -133,3 +133,74 @@ def multiply_stars(up_ptr: IntArray, value: FloatArray, star: FloatArray) -> Flo
         for p in range(up_ptr[v], up_ptr[v + 1]):
             weight[p], weight[n + p] = value[p] * star[v], value[n + p] * star[v]
     return weight
+
+
+@njit(cache=True, nogil=True)
+def load_columns(weight: FloatArray, slot: IntArray, value: FloatArray) -> None:
+    """Add edge weights (B, E) to the initial values (n_values, B) of `eliminate_columns`."""
+    for e in range(slot.size):
+        for b in range(weight.shape[0]):
+            value[slot[e], b] += weight[b, e]
+
+
+@njit(cache=True, nogil=True)
+def eliminate_columns(
+    up_ptr: IntArray,
+    up: IntArray,
+    low_ptr: IntArray,
+    low: IntArray,
+    place: IntArray,
+    value: FloatArray,
+    star: FloatArray,
+    limit: float,
+) -> IntArray:
+    """Eliminate B weightings of one graph at once; see `eliminate`.
+
+    `value` (n_values, B) and `star` (S, B) have one column per weighting. The indices are read once for all columns.
+    Return the first state with W(v, v) >= limit of each column, or -1; the factors of such a column are useless.
+    """
+    n_states, n, width = star.shape[0], up.size, star.shape[1]
+    spot = np.empty(n_states, dtype=np.int64)
+    divergent = np.full(width, -1)
+    into, out = np.empty(width), np.empty(width)
+    for i in range(n_states):
+        for p in range(up_ptr[i], up_ptr[i + 1]):
+            spot[up[p]] = p
+        here = value[2 * n + i]
+        for m in range(low_ptr[i], low_ptr[i + 1]):
+            v, q0 = low[m], place[m]
+            for b in range(width):
+                into[b], out[b] = value[n + q0, b] * star[v, b], value[q0, b] * star[v, b]
+                here[b] += into[b] * value[q0, b]
+            for q in range(q0 + 1, up_ptr[v + 1]):
+                p = spot[up[q]]
+                for b in range(width):
+                    value[p, b] += into[b] * value[q, b]
+                for b in range(width):
+                    value[n + p, b] += out[b] * value[n + q, b]
+        for b in range(width):
+            if not here[b] < limit:
+                if divergent[b] < 0:
+                    divergent[b] = i
+                here[b] = 0.0
+            star[i, b] = 1.0 / (1.0 - here[b])
+    return divergent
+
+
+@njit(cache=True, nogil=True)
+def solve_columns(
+    up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray, transposed: bool
+) -> None:
+    """Overwrite right (S, B) with G right or G' right, with the factors of `eliminate_columns` of each column."""
+    n_states, width = right.shape
+    forward, backward = (0, up.size) if transposed else (up.size, 0)
+    for v in range(n_states):
+        for b in range(width):
+            right[v, b] *= star[v, b]
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            for b in range(width):
+                right[up[p], b] += right[v, b] * value[forward + p, b]
+    for v in range(n_states - 1, -1, -1):
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            for b in range(width):
+                right[v, b] += star[v, b] * value[backward + p, b] * right[up[p], b]

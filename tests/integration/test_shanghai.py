@@ -1,0 +1,38 @@
+"""Route choice in Shanghai: a penalised constant per turn, on the authors' first fold."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.fixed_effects import RIDGE, network, read_fold
+from limiirl import DestinationMaxEnt, IntentMixture
+
+# Held-out log-probability per path of the prototype with 1,747 features, from the README of the folds.
+PROTOTYPE = -3.411
+
+
+@pytest.mark.slow
+def test_a_constant_per_turn_converges_and_improves_on_the_prototype(shared_data: Callable[[str], Path]) -> None:
+    assert shared_data("shanghai_taxi_rcm").exists()
+    mdp, train, test = network(), read_fold("train_CV0_size10000"), read_fold("test_CV0")
+    assert mdp.n_features == 1747
+    model = DestinationMaxEnt(bounds=None, ridge=RIDGE)
+    theta = model.fit_many(mdp, train, np.ones((len(train), 1)))
+    assert model.results_[0].converged
+    assert model.log_prob(mdp, theta, test).mean() > PROTOTYPE + 0.05
+
+
+@pytest.mark.slow
+def test_two_intents_share_the_constants(shared_data: Callable[[str], Path]) -> None:
+    assert shared_data("shanghai_taxi_rcm").exists()
+    mdp, train = network(), read_fold("train_CV0_size1000")
+    model = DestinationMaxEnt(bounds=None, ridge={"turn *": 1e-3, "*": 1e-4})
+    one, two = (
+        IntentMixture(k, model, shared="turn *", accelerate=True, likelihood_tol=1e-6, random_state=0).fit(mdp, train)
+        for k in (1, 2)
+    )
+    assert two.converged_
+    assert two.objective_ > one.objective_
+    assert np.ptp(two.thetas_[:, 10:], axis=0).max() == 0.0
