@@ -350,3 +350,28 @@ def test_95_percent_intervals_cover_the_truth():
         hits.append([*(own.ravel() for own in wald), np.array(profile)])
     coverage = np.mean(hits, axis=(0, 2))  # over data sets and rewards
     assert np.all((coverage >= 0.92) & (coverage <= 0.98)), coverage
+
+
+def test_errors_and_profiles_of_mixtures_with_covariates():
+    irl, rng = MaxEnt(6, bounds=(-4, 4)), np.random.default_rng(3)
+    age = rng.normal(size=(120, 1))
+    intent = (rng.random(120) < 1.0 / (1.0 + np.exp(-age[:, 0]))).astype(int)
+    demos = Demonstrations.concat([irl.sample(WALK, TWO.thetas[k], 1, rng) for k in intent])
+    settings = {"init": TWO, "max_iter": 2000, "resp_tol": 1e-9, "accelerate": True}
+    mix = IntentMixture(2, irl, **settings).fit(WALK, demos, covariates=age)
+    once = mix.standard_errors(covariance="robust")
+    twice, tiled = Demonstrations.concat([demos, demos]), np.tile(np.arange(120), 2)
+    options = {"covariates": np.vstack([age, age]), "covariance": "cluster", "clusters": tiled}
+    again = mix.standard_errors(twice, **options)
+    np.testing.assert_allclose(again.thetas, once.thetas, rtol=1e-8)
+    np.testing.assert_allclose(again.weights, once.weights, rtol=1e-8)
+    np.testing.assert_allclose(once.thetas, mix.standard_errors().thetas, rtol=0.5)
+    difference = mix.delta_method(lambda _, thetas: thetas[0] - thetas[1], covariance="robust")
+    V = once.covariance[2:, 2:]
+    expected = np.sqrt([V[j, j] + V[2 + j, 2 + j] - 2.0 * V[j, 2 + j] for j in range(2)])
+    np.testing.assert_allclose(difference.error, expected, rtol=1e-6)
+    (interval,) = mix.profile_intervals([(0, 0)])
+    assert interval.low < mix.thetas_[0, 0] < interval.high
+    np.testing.assert_allclose(interval.high - interval.low, 3.92 * mix.standard_errors().thetas[0, 0], rtol=0.35)
+    with raises(InvalidParameter, parameter="parameters", value=(0, "weight")):
+        mix.profile_intervals([(0, "weight")])
