@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._parallel import one_thread
@@ -234,9 +234,9 @@ class ConditionalGoalValues(GoalValues):
 
     def _values_of(self, feature: GoalFeature, starts: IntArray | None, goals: IntArray) -> FloatArray:
         """Return the values (m, E) of a goal feature for pairs (m,)."""
-        rows = feature.values[feature.rows(starts, goals)]
-        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        return dense[:, self.mdp.dst] if feature.of == "state" else dense
+        rows: Any = feature.values[feature.rows(starts, goals)]
+        dense = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray())
+        return np.asarray(dense[:, self.mdp.dst]) if feature.of == "state" else dense
 
     def _distinguish(self, starts: IntArray, goals: IntArray) -> Conditions:
         keys = (starts << 32) | goals if self._by_start else goals
@@ -308,7 +308,7 @@ class _Columns:
 
 
 def link_size(
-    mdp: MDP, theta: FloatArray, starts: IntArray, goals: IntArray, *, of: str = "state", name: str = "link size"
+    mdp: MDP, theta: ArrayLike, starts: ArrayLike, goals: ArrayLike, *, of: str = "state", name: str = "link size"
 ) -> GoalFeature:
     """Return the link size attribute of pairs (m,) of a start and a goal (Fosgerau, Frejinger and Karlström 2013).
 
@@ -338,7 +338,7 @@ def link_size(
     general = mdp.without_goal_features
     checked = general.check_thetas(theta, "theta")[0]
     pairs = np.unique(np.stack([np.asarray(goals, dtype=np.int64), np.asarray(starts, dtype=np.int64)]), axis=1)
-    sums, rows = GoalValues(general).solve_cached(checked), []
+    sums, rows = GoalValues(general).solve_cached(checked), list[Any]()
     for goal, start in pairs.T.tolist():
         flow = sums.flow_between(start, goal)
         values = np.bincount(general.dst, weights=flow, minlength=general.n_states) if of == "state" else flow
