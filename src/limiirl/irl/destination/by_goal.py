@@ -48,13 +48,13 @@ class Conditions(NamedTuple):
     ----------
     starts, goals : (C,)
         `starts` contains -1 if no feature depends on the start.
-    index : (m,)
+    of_pair : (m,)
         Condition of each pair.
     """
 
     starts: IntArray
     goals: IntArray
-    index: NDArray[np.intp]
+    of_pair: NDArray[np.intp]
 
 
 class ConditionalGoalValues(GoalValues):
@@ -164,13 +164,13 @@ class ConditionalGoalValues(GoalValues):
         origins: IntArray,
     ) -> _Sums:
         conditions = self._distinguish(origins, goals)
-        order = np.argsort(conditions.index, kind="stable")
-        first = np.searchsorted(conditions.index[order], np.arange(conditions.goals.size + 1))
+        order = np.argsort(conditions.of_pair, kind="stable")
+        first = np.searchsorted(conditions.of_pair[order], np.arange(conditions.goals.size + 1))
         blocks = [slice(i, min(i + _WIDTH, conditions.goals.size)) for i in range(0, conditions.goals.size, _WIDTH)]
 
         def one(block: slice) -> tuple[IntArray, _Sums]:
             mine = order[first[block.start] : first[block.stop]]
-            column = conditions.index[mine] - block.start
+            column = conditions.of_pair[mine] - block.start
             given = None if weights is None else weights[mine]
             starts = conditions.starts[block] if self._by_start else None
             return mine, self._sum_block(theta, starts, conditions.goals[block], states[mine], column, given, margin)
