@@ -74,8 +74,8 @@ def scores_table(results: RivalResults) -> Table:
     columns = ["held out", "ours minus this", "training"] + ["accuracy"] * with_accuracy + ["processor s"]
     cells = [[_name(row), *_numbers(row, part.ours, with_accuracy=with_accuracy)] for row in rows]
     caption = (
-        f"{part.description} Nats per {part.unit}, ± one standard error; differences are paired by recording"
-        f"{' or animal' if part.n_splits > 1 else ''}."
+        f"{part.description} Nats per {part.unit}, ± one standard error; differences are paired by "
+        f"{'animal' if part.n_splits > 1 else 'recording'}."
     )
     return Table(f"{part.name}-scores", part.title, caption, [Column("Method", "left"), *columns], cells)
 

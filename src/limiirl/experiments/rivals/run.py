@@ -368,7 +368,7 @@ def _shift(progress: Progress, name: str, counts: RunCounts) -> Progress:
     """Return the progress of the trials of a part as that of all trials; `counts` has those of earlier parts."""
     before = counts.done + counts.skipped
 
-    def report(done: int, total: int, message: str) -> None:
+    def report(done: int, total: int | None, message: str, /) -> None:
         del total
         progress(before + done, counts.total, ", ".join(filter(None, [name, message])))
 
