@@ -71,7 +71,9 @@ def test_switching_intents_of_simulated_mice(tmp_path):
     # The first intent is that with more visits to the water port.
     water = switching.visits(findings.demos, findings.mixture.predict_proba(findings.demos))[:, maze.WATER]
     assert water[0] > water[1]
-    np.testing.assert_allclose(sum(findings.quantities[f"share of moves, intent {k}"] for k in range(2)), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(
+        sum(findings.quantities[f"share of moves, intent {k}"] for k in range(2)), 1.0, rtol=1e-9
+    )
     # Three of six mice are restricted: 20 assignments.
     assert {row.n_assignments for row in findings.comparison.rows} == {20}
     rates, fractions = switching.switches_by_place(findings)

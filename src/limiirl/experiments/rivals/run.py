@@ -28,7 +28,7 @@ from limiirl.experiments.record import BaseRecord, describe_error
 from limiirl.experiments.run import RunCounts, run_trials
 from limiirl.experiments.store import Store
 from limiirl.experiments.trial import single_threaded
-from limiirl.switching.selection import mean_per_step
+from limiirl.switching import mean_per_step
 
 
 class Score(NamedTuple):
