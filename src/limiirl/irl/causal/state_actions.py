@@ -82,7 +82,7 @@ class StateActions:
     @property
     def one_step(self) -> bool:
         """True if the discount is so small that later rewards are below the rounding errors of the next one."""
-        return float(self.mdp.gamma) < np.finfo(np.float64).eps ** 2
+        return bool(self.mdp.gamma < np.finfo(np.float64).eps ** 2)
 
     @cached_property
     def symbolic(self) -> SymbolicFactorisation:

@@ -6,7 +6,7 @@ import pytest
 
 from limiirl.experiments.rivals import run_rivals
 from limiirl.report import write
-from limiirl.report.rivals import format_rivals, rivals_report, scores_table, selection_table
+from limiirl.report.studies.rivals import format_rivals, rivals_report, scores_table, selection_table
 from limiirl.report.tables import table_markdown
 from tests.experiments.rivals.test_run import PART, fails
 

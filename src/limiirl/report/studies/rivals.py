@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from limiirl.experiments.rivals import RivalResults, RivalRow
 from limiirl.report.document import Callout, Code, Figure, Fold, Item, Report, Section, Text
 from limiirl.report.figures import plot_scores
-from limiirl.report.tables import Cell, Column, Table
+from limiirl.report.tables import Cell, Column, Mark, Table
 
 _DIGITS = 4
 
@@ -74,8 +74,8 @@ def scores_table(results: RivalResults) -> Table:
     columns = ["held out", "ours minus this", "training"] + ["accuracy"] * with_accuracy + ["processor s"]
     cells = [[_name(row), *_numbers(row, part.ours, with_accuracy=with_accuracy)] for row in rows]
     caption = (
-        f"{part.description} Nats per {part.unit}, ± one standard error; differences are paired by recording"
-        f"{' or animal' if part.n_splits > 1 else ''}."
+        f"{part.description} Nats per {part.unit}, ± one standard error; differences are paired by "
+        f"{'animal' if part.n_splits > 1 else 'recording'}."
     )
     return Table(f"{part.name}-scores", part.title, caption, [Column("Method", "left"), *columns], cells)
 
@@ -85,7 +85,7 @@ def _name(row: RivalRow) -> Cell:
 
 
 def _numbers(row: RivalRow, ours: str, *, with_accuracy: bool) -> Iterator[Cell]:
-    mark = "best" if row.method == ours else None
+    mark: Mark | None = "best" if row.method == ours else None
     if math.isfinite(row.error):
         yield Cell.estimate(row.held_out, row.error, _DIGITS, mark)
     else:
@@ -112,7 +112,13 @@ def selection_table(results: RivalResults) -> Table:
         for row in results.candidates()
     ]
     caption = f"Cross-validation over the training recordings, {part.n_folds} folds; the chosen setting is marked."
-    columns = [Column("Setting", "left"), "held out", "chosen minus this", "training", "processor s"]
+    columns: list[Column | str] = [
+        Column("Setting", "left"),
+        "held out",
+        "chosen minus this",
+        "training",
+        "processor s",
+    ]
     return Table(f"{part.name}-selection", f"Selection: {part.title}", caption, columns, cells)
 
 
