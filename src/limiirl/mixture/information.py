@@ -516,7 +516,7 @@ def free_parameters(
     box = validate.box(members.bounds, [f"parameter {j}" for j in range(d)])
     occupied = ~nearly_empty(rho * n_units, n_units) & (rho > SMALLEST_WEIGHT * (1.0 + 1e-6))
     status = np.full((K, d), "not identified")  # the longest status, so that the dtype holds all
-    blocks = [np.kron(_tangent(occupied), np.eye(1 + n_covariates))]
+    blocks: list[FloatArray] = [np.asarray(np.kron(_tangent(occupied), np.eye(1 + n_covariates)))]
     nulls = _null_directions(members, mdp, thetas, occupied)
     for k, theta in enumerate(thetas):
         if not occupied[k]:
@@ -542,7 +542,8 @@ def _share(blocks: list[FloatArray], occupied: BoolArray, shared: BoolArray) -> 
     `blocks` contains the free directions (d, r_k) of each intent.
     """
     K, d = occupied.size, shared.size
-    together = np.kron(occupied[:, None] / math.sqrt(max(1, np.count_nonzero(occupied))), np.eye(d)[:, shared])
+    each = occupied.astype(np.float64) / math.sqrt(max(1, int(np.count_nonzero(occupied))))
+    together = np.multiply.outer(each, np.eye(d)[:, shared]).reshape(K * d, -1)
     apart = np.eye(K * d)[:, np.repeat(occupied, d) & np.tile(~shared, K)]
     pooled, free = np.hstack([together, apart]), np.asarray(block_diag(*blocks))
     projected = free.T @ pooled
