@@ -182,7 +182,8 @@ class GoalFeature:
     def lookup(self, rows: IntArray, columns: NDArray[np.integer[Any]]) -> FloatArray:
         """Return the values (m,) at rows (m,) and columns (m,)."""
         picked: Any = self.values[rows, columns] if rows.size else np.empty(0)
-        return np.asarray(picked.toarray() if sparse.issparse(picked) else picked, dtype=np.float64).ravel()
+        dense = picked if isinstance(picked, np.ndarray) else picked.toarray()
+        return np.asarray(dense, dtype=np.float64).ravel()
 
     def same_as(self, other: GoalFeature) -> bool:
         """Return True if the name, the conditions and the values are equal."""
