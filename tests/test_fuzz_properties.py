@@ -52,6 +52,10 @@ ENSEMBLE = ll.RewardEnsemble([0.5, 0.5], [[0.5, -1.0], [-0.5, 1.0]])
 U = np.tile([[0.9, 0.1], [0.2, 0.8]], (4, 1))
 TABLE = {"demo": ["a", "a", "b"], "t": [0, 1, 0], "state": [0, 1, 2], "action": [0, -1, -1], "group": ["x", "x", "y"]}
 FITTED = ll.IntentMixture(2, ll.MaxEnt(bounds=(-3, 3)), init=ENSEMBLE, max_iter=0).fit(MDP, DEMOS)
+# Nested models with identified rewards.
+NARROW = MDP.replace(state_features=MDP.state_features[:, :1], feature_names=None)
+ONE = ll.IntentMixture(1, ll.MaxEnt(bounds=None)).fit(NARROW, DEMOS)
+WIDE = ll.IntentMixture(1, ll.MaxEnt(bounds=None)).fit(MDP, DEMOS)
 RNG = np.random.default_rng(0)
 FEATURES = list(RNG.normal(size=(3, 9, 4, 2)))
 AGENTS = ll.Agents.from_arrays(FEATURES, list(RNG.normal(size=(3, 9, 4, 1))), FEATURES)
@@ -129,7 +133,15 @@ VALID_FOR: dict[str, dict[str, Any]] = {
     "MaxCausalEnt().fit_many": {"weights": U},
     "MaxEnt().fit_many": {"weights": U},
     "SigmaGIRL.fit": {"mdp": None, "demos": AGENTS},
+    "metrics.bootstrap_test": {"null": WIDE, "alternative": FITTED, "n_resamples": 3},
+    "metrics.compare_groups": {"values": [[0.1], [0.2], [0.4], [0.3]], "condition": list("xxyy")},
+    "metrics.correct_p_values": {"p": [0.01, 0.2]},
     "metrics.edit_distance": {"one": DEMOS, "other": DEMOS},
+    "metrics.likelihood_ratio_test": {"restricted": ONE, "full": WIDE},
+    "metrics.wald_test": {"estimate": ONE.delta_method(lambda weights, thetas: thetas[0, 0])},
+    "mixture.compare_groups": {"condition": list("xxxxyyyy")},
+    "mixture.delta_method": {"function": lambda weights, thetas: thetas[0, 0]},
+    "mixture.profile_intervals": {"parameters": []},
 }
 CLASSES: tuple[type, ...] = (ll.MaxEnt, ll.MaxCausalEnt, ll.MLIRL, ll.DestinationMaxEnt, ll.SigmaGIRL)
 SKIPPED = {
@@ -142,9 +154,11 @@ SKIPPED = {
     "from_rollouts",
     "from_released",
 }
-# Drawings and parts of EM, which only the library calls.
-SKIPPED |= {"plot_rewards", "report", "draw_flow", "set_params", "get_params"}
+# Drawings, parts of EM and helpers, which only the library calls, and sampling, which compiles in every call.
+SKIPPED |= {"plot_rewards", "report", "draw_flow", "set_params", "get_params", "sample_posterior"}
 SKIPPED |= {
+    "condition_of_groups",
+    "unit_weights",
     "fit_from",
     "make_problem",
     "path_sums_for_fit",
@@ -216,7 +230,8 @@ def parameters_of(name: str) -> dict[str, Any]:
     for parameter in inspect.signature(CALLS[name]).parameters.values():
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) and parameter.name != "cls":
             required = parameter.default is inspect.Parameter.empty
-            values[parameter.name] = valid[parameter.name] if required else parameter.default
+            own = required or parameter.name in VALID_FOR.get(name, {})
+            values[parameter.name] = valid[parameter.name] if own else parameter.default
     return values
 
 

@@ -313,8 +313,12 @@ def correct_p_values(p: ArrayLike, correction: str = "holm") -> FloatArray:
     >>> correct_p_values([0.01, 0.04, 0.03], "benjamini-hochberg").tolist()
     [0.03, 0.04, 0.04]
     """
+    check_choice(correction, "correction", tuple(_CORRECTIONS))
     result = np.array(as_floats(p, "p"))
     known = np.isfinite(result)
+    if result.ndim != 1 or np.any((result[known] < 0.0) | (result[known] > 1.0)):
+        rule = "must be a one-dimensional array of probabilities"
+        raise InvalidParameter.of("p", result.tolist(), rule, remedy="nan marks tests without a p-value.")
     if correction == "benjamini-hochberg" and known.any():
         result[known] = stats.false_discovery_control(result[known])
     elif correction == "holm":
