@@ -77,7 +77,7 @@ class TestStatsmodels:
         test = mix.membership_.likelihood_ratio_test()
         np.testing.assert_allclose(test.statistic, reference.llr, rtol=1e-5)
         assert test.df == 4
-        np.testing.assert_allclose(test.p_value, reference.llr_pvalue, rtol=1e-4)
+        np.testing.assert_allclose(test.p, reference.llr_pvalue, rtol=1e-4)
 
     def test_odds_ratios(self, revealed):
         mix, reference, _ = revealed

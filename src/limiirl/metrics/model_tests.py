@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,35 +17,12 @@ from limiirl._progress import Progress, report_progress
 from limiirl._validation import as_floats, as_generator, check_choice, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlWarning
-from limiirl.mixture import FunctionEstimate, IntentMixture, check_fitted, is_given, training_units
+from limiirl.mixture import FunctionEstimate, HypothesisTest, IntentMixture, check_fitted, is_given, training_units
 
 # Largest decrease of a log-likelihood, per unit, that is attributed to the tolerance of a fit.
 _TOLERANCE = 1e-6
 # Relative size of eigenvalues of a covariance that are treated as zero.
 _SINGULAR = 1e-10
-
-
-class HypothesisTest(NamedTuple):
-    """Result of a test; prints as one line with the conditions below it.
-
-    Attributes
-    ----------
-    name : str
-    statistic, df, p : float, float, float
-        `df` is nan for tests without degrees of freedom.
-    conditions : str
-        Conditions under which the p-value is valid.
-    """
-
-    name: str
-    statistic: float
-    df: float
-    p: float
-    conditions: str
-
-    def __str__(self) -> str:
-        df = "" if np.isnan(self.df) else f" with {self.df:g} degree{'' if self.df == 1 else 's'} of freedom"
-        return f"{self.name}: {self.statistic:.4g}{df}, p = {self.p:.3g}\n  Valid if {self.conditions}"
 
 
 def likelihood_ratio_test(restricted: Any, full: Any) -> HypothesisTest:

@@ -168,7 +168,7 @@ class ConditionalGoalValues(GoalValues):
         first = np.searchsorted(conditions.of_pair[order], np.arange(conditions.goals.size + 1))
         blocks = [slice(i, min(i + _WIDTH, conditions.goals.size)) for i in range(0, conditions.goals.size, _WIDTH)]
 
-        def one(block: slice) -> tuple[IntArray, _Sums]:
+        def sum_block(block: slice) -> tuple[IntArray, _Sums]:
             mine = order[first[block.start] : first[block.stop]]
             column = conditions.of_pair[mine] - block.start
             given = None if weights is None else weights[mine]
@@ -180,7 +180,7 @@ class ConditionalGoalValues(GoalValues):
             total = total._replace(flow=np.zeros(self.mdp.n_edges))
         # The blocks do not depend on the number of threads, and are added in their order.
         with one_thread("blas"), ThreadPoolExecutor(int(numba.get_num_threads())) as pool:
-            for mine, part in pool.map(one, blocks):
+            for mine, part in pool.map(sum_block, blocks):
                 total.log_value[mine] = part.log_value
                 if total.flow is not None and part.flow is not None:
                     np.add(total.flow, part.flow, out=total.flow)

@@ -662,7 +662,7 @@ def _adequacy_section(adequacy: Adequacy) -> Section:
     )
     for noun, residuals, name in named:
         worst = residuals.worst(_WORST)
-        for i, z, excess, count, p in zip(worst.index, worst.z, worst.excess, worst.count, worst.p_value, strict=True):
+        for i, z, excess, count, p in zip(worst.index, worst.z, worst.excess, worst.count, worst.p, strict=True):
             numbers = Cell.number(float(z), 1), Cell.number(float(excess), 3), Cell.count(int(count))
             rows.append([noun, name(int(i)), *numbers, Cell.number(float(p), 3)])
     columns: list[Column | str] = [Column("", "left"), Column("Name", "left"), "z", "Excess surprise", "Predictions"]
