@@ -313,6 +313,7 @@ def correct_p_values(p: ArrayLike, correction: str = "holm") -> FloatArray:
     >>> correct_p_values([0.01, 0.04, 0.03], "benjamini-hochberg").tolist()
     [0.03, 0.04, 0.04]
     """
+    check_choice(correction, "correction", tuple(_CORRECTIONS))
     result = np.array(as_floats(p, "p"))
     known = np.isfinite(result)
     if correction == "benjamini-hochberg" and known.any():

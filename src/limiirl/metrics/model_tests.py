@@ -133,7 +133,7 @@ def vuong_test(
     first: ArrayLike,
     second: ArrayLike,
     *,
-    n_free: tuple[int, int] = (0, 0),
+    n_free: tuple[int, int] | None = None,
     correction: Literal["none", "aic", "bic"] = "none",
     groups: ArrayLike | None = None,
 ) -> HypothesisTest:
@@ -146,8 +146,8 @@ def vuong_test(
     ----------
     first, second : (N,)
         Log-likelihoods of the same demonstrations, for example from `score_samples`.
-    n_free : (int, int)
-        Numbers of free parameters, for the correction.
+    n_free : (int, int), optional
+        Numbers of free parameters; required for a correction.
     correction : {"none", "aic", "bic"}
         Penalty for parameters estimated from the same demonstrations; none for held-out demonstrations.
     groups : (N,), optional
@@ -165,10 +165,14 @@ def vuong_test(
     if b.shape != a.shape or not np.all(np.isfinite(b)):
         raise InvalidParameter.of("second", b.shape, f"must be finite and have shape {a.shape}, like first")
     check_choice(correction, "correction", ("none", "aic", "bic"))
+    if correction != "none" and n_free is None:
+        message = f"n_free is required for correction={correction!r}. Pass two numbers of free parameters."
+        raise InvalidParameter(message, parameter="n_free")
     difference = Groups.from_labels(groups, a.size).sum(a - b)
     n = difference.size
     price = {"none": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(n))}[correction]
-    total = float(difference.sum()) - price * (n_free[0] - n_free[1])
+    more = 0 if n_free is None else n_free[0] - n_free[1]
+    total = float(difference.sum()) - price * more
     spread = float(difference.std(ddof=0))
     if n < 2 or spread == 0.0:
         rule = "must differ from first by different amounts; equal models cannot be compared"

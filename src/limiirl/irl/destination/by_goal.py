@@ -19,7 +19,9 @@ from scipy import sparse
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_choice
 from limiirl.errors import DivergentPartition, NumericalError
+from limiirl.irl import validate
 from limiirl.irl.destination.path_sums import (
     GoalPathSums,
     GoalValues,
@@ -313,7 +315,7 @@ def link_size(
     """Return the link size attribute of pairs (m,) of a start and a goal (Fosgerau, Frejinger and Karlström 2013).
 
     The link size of a link is its expected flow per trip between the pair, under the recursive logit model with a fixed
-    parameter vector. Links that most paths of a pair share have large values. The parameter of the attribute corrects
+    parameter vector. Links that are on most paths of a pair have large values. The parameter of the attribute corrects
     the utility of overlapping paths.
 
     Parameters
@@ -337,7 +339,8 @@ def link_size(
     """
     general = mdp.without_goal_features
     checked = general.check_thetas(theta, "theta")[0]
-    pairs = np.unique(np.stack([np.asarray(goals, dtype=np.int64), np.asarray(starts, dtype=np.int64)]), axis=1)
+    check_choice(of, "of", ("state", "edge"))
+    pairs = np.unique(np.stack(validate.pairs(general, starts, goals)[::-1]), axis=1)
     sums, rows = GoalValues(general).solve_cached(checked), list[Any]()
     for goal, start in pairs.T.tolist():
         flow = sums.flow_between(start, goal)
