@@ -253,8 +253,8 @@ class MembershipLogit:
         matrix[0, 1:] = -self.scale.mean / self.scale.scale
         return matrix
 
-    def with_data(self, demos: Any, groups: ArrayLike | None = None, covariates: Any = None) -> MembershipLogit:
-        """Return a copy that computes errors and effects with the given training data."""
+    def with_data(self, demos: Any, groups: ArrayLike | None = None, *, covariates: Any = None) -> MembershipLogit:
+        """Return a copy that computes errors and effects with the given training data, for a loaded mixture."""
         return replace(self, _data=self._mixture._data(demos, groups, covariates))
 
     @property
@@ -417,7 +417,7 @@ class MembershipLogit:
         start = RewardEnsemble(mixture.weights_, mixture.thetas_)
         options = {"irl": mixture.irl_, "init": start, "n_init": 1, "refine": None, "progress": None, "verbose": False}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LimiirlWarning)  # about data that the fit has warned of
+            warnings.simplefilter("ignore", LimiirlWarning)  # the fit has already issued them
             constant = clone(mixture).set_params(**options).fit(problem.mdp, problem.demos, problem.units.labels)
         U = np.zeros((len(problem.units), self.n_intents))
         log_likelihood = problem.e_step(self.design.weights(self.logits), mixture.thetas_, U).log_likelihood

@@ -146,14 +146,19 @@ def write_intents(
     return write(intents_report(mixture, demos, **options), folder, progress)
 
 
-def plot_mixture_rewards(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
+def plot_mixture_rewards(
+    mixture: Any, demos: Any, groups: ArrayLike | None, covariates: Any, intent_names: Any
+) -> Drawing:
     """Return the figure of the rewards; see `IntentMixture.plot`."""
-    return draw_rewards(make_view(mixture, demos, groups, intent_names=intent_names))[0].figure
+    view = make_view(mixture, demos, groups, covariates=covariates, intent_names=intent_names)
+    return draw_rewards(view)[0].figure
 
 
-def plot_mixture_memberships(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
+def plot_mixture_memberships(
+    mixture: Any, demos: Any, groups: ArrayLike | None, covariates: Any, intent_names: Any
+) -> Drawing:
     """Return the figure of the posteriors; see `IntentMixture.plot_memberships`."""
-    view = make_view(mixture, demos, groups, intent_names=intent_names)
+    view = make_view(mixture, demos, groups, covariates=covariates, intent_names=intent_names)
     if view.unit_posterior is None:
         message = "demos is required, because a mixture fitted to a stream has no responsibilities."
         raise InvalidParameter(message, parameter="demos")
