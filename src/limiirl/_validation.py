@@ -66,6 +66,20 @@ def check_fraction(value: object, name: str, *, remedy: str = "") -> float:
     return float(value)
 
 
+def check_level(value: object) -> float:
+    """Return a confidence level as a float after checking that it lies in (0, 1).
+
+    Examples
+    --------
+    >>> check_level(95)
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: level must lie in (0, 1); got 95. Pass 0.95 for 95 %.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
+        raise InvalidParameter.of("level", value, "must lie in (0, 1)", remedy="Pass 0.95 for 95 %.")
+    return float(value)
+
+
 def check_type(value: object, name: str, kind: type, *, remedy: str = "") -> None:
     """Raise `InvalidParameter` unless `value` is an instance of a class.
 

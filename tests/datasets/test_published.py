@@ -86,6 +86,24 @@ def test_text_in_a_column_of_numbers_is_named(tmp_path):
         datasets.load_borlange(tmp_path)
 
 
+def test_columns_are_read_by_name(tmp_path):
+    text = "note,dst,src,travel_time,turn_angle,to_destination\nx,1,0,0.5,0.1,0\nx,2,1,0.7,3.14,0\n"
+    (tmp_path / "link_pairs.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "trips.csv.gz").write_bytes(gzip.compress(b"path\n0_1_2\n"))
+    np.savez(tmp_path / "splits.npz", test=np.ones((1, 1), dtype=bool))
+    mdp = datasets.load_borlange(tmp_path).mdp
+    np.testing.assert_array_equal([mdp.src, mdp.dst], [[0, 1], [1, 2]])
+    np.testing.assert_allclose(np.asarray(mdp.edge_features), [[0.5, 0, 1, 0], [0.7, 0, 1, 1]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("state", [-1, 2])
+def test_states_and_actions_outside_of_the_labyrinth_are_refused(tmp_path, state):
+    arrays = {"states": [[0, state]], "actions": [[0, 0]], "next_state": [[1], [0]]}
+    np.savez(tmp_path / "labyrinth.npz", **arrays)
+    with raises(InvalidFile):
+        datasets.load_swirl_labyrinth(tmp_path)
+
+
 def test_truncated_archives_are_refused(shared_data: SharedData, tmp_path):
     for name in ("link_pairs.csv.gz", "trips.csv.gz", "splits.npz"):
         shutil.copy(shared_data("borlange") / name, tmp_path / name)

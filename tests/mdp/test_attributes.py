@@ -95,6 +95,8 @@ def test_distances_are_those_of_the_cheapest_path() -> None:
     np.testing.assert_array_equal(distance_to_goal(mdp, [1], xy=xy).values, [[1, 0, 1, 2, 3, 4]])
     with raises(InvalidParameter, parameter="cost"):
         distance_to_goal(mdp, [1], -cost)
+    with raises(InvalidParameter, parameter="cost"):
+        distance_to_goal(mdp, [1], cost, xy=xy)
     with raises(InvalidParameter, parameter="goals"):
         distance_to_goal(mdp, [6])
 
@@ -109,7 +111,7 @@ def test_similarities_are_cosines_or_values_of_a_function() -> None:
     np.testing.assert_allclose(feature.values[1], expected, atol=1e-15)
     own = similarity_to_goal(mdp, [0, 5], lambda goal: np.full(6, goal))
     np.testing.assert_array_equal(own.values[1], np.full(6, 5.0))
-    with raises(InvalidParameter, parameter="of", value=(5, 3)):
+    with raises(InvalidParameter, parameter="vectors", value=(5, 3)):
         similarity_to_goal(mdp, [0], vectors[:5])
 
 

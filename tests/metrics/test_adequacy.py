@@ -81,8 +81,8 @@ def test_a_state_where_behaviour_differs_has_the_largest_residual():
     np.testing.assert_allclose(states.excess[:3], [0.0, 0.0, 0.6 * np.log(4.0)], atol=1e-9)
     np.testing.assert_allclose(states.z[:3], [0.0, 0.0, 0.6 / 0.4 * 10.0], atol=1e-6)
     assert states.worst(1).index[0] == 2
-    assert np.all(states.p_value[:2] > 0.99)
-    assert states.p_value[2] < 1e-10
+    assert np.all(states.p[:2] > 0.99)
+    assert states.p[2] < 1e-10
     assert len(checked.plot().axes) == 3
     np.testing.assert_array_equal(np.diff(checked.by_demo.worst(10).z) <= 0, True)
     assert str(checked).count("z = ") == 10
@@ -91,11 +91,11 @@ def test_a_state_where_behaviour_differs_has_the_largest_residual():
 def test_simulated_means():
     mix = true_mixture(MaxEnt(8, bounds=None))
     same, _ = mix.sample(80, 3)
-    assert np.all(check_fit(mix, same, simulations=100).predictive.p_value > 0.01)
+    assert np.all(check_fit(mix, same, simulations=100).predictive.p > 0.01)
     other = IntentMixture(1, MaxEnt(8, bounds=None), init=RewardEnsemble([1.0], THETAS[:1]), max_iter=0).fit(GRID, same)
     far, _ = other.sample(80, 3)
     checked = check_fit(mix, far, simulations=100)
-    assert np.min(checked.predictive.p_value) < 0.05
+    assert np.min(checked.predictive.p) < 0.05
     assert checked.predictive.name[-1] == "length"
 
 

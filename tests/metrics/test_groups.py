@@ -117,6 +117,8 @@ def test_corrections_by_definition():
     assert np.isnan(corrected[2])
     np.testing.assert_array_equal(correct_p_values(p, "none"), p)
     assert correct_p_values([0.6, 0.9]).tolist() == [1.0, 1.0]
+    with raises(InvalidParameter, parameter="correction", value="bonferroni"):
+        correct_p_values(p, "bonferroni")
 
 
 class TestErrors:

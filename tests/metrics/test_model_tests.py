@@ -101,6 +101,8 @@ def test_the_vuong_statistic_is_a_studentised_mean():
             vuong_test(first, second)
     with raises(InvalidParameter, parameter="correction", value="hq"):
         vuong_test(a, b, correction="hq")
+    with raises(InvalidParameter, parameter="n_free"):
+        vuong_test(a, b, correction="aic")
 
 
 @pytest.mark.slow

@@ -194,7 +194,7 @@ def test_profile_intervals_end_where_the_profile_likelihood_falls_by_half_the_qu
 
     x = irl.theta_[0]
     ends = [brentq(lambda v: profile(v) - best + fall, *bracket) for bracket in ((x - 1.0, x), (x, x + 1.0))]
-    by_name, by_number = mix.profile_intervals([(0, "x"), (0, 0)], 0.9)
+    by_name, by_number = mix.profile_intervals([(0, "x"), (0, 0)], level=0.9)
     np.testing.assert_allclose(by_name[3:], ends, rtol=0.0, atol=1e-4)
     np.testing.assert_allclose(by_number[3:], by_name[3:], rtol=1e-12)
     summary = mix.summary(profile=[(0, "x")])

@@ -77,7 +77,7 @@ class TestStatsmodels:
         test = mix.membership_.likelihood_ratio_test()
         np.testing.assert_allclose(test.statistic, reference.llr, rtol=1e-5)
         assert test.df == 4
-        np.testing.assert_allclose(test.p_value, reference.llr_pvalue, rtol=1e-4)
+        np.testing.assert_allclose(test.p, reference.llr_pvalue, rtol=1e-4)
 
     def test_odds_ratios(self, revealed):
         mix, reference, _ = revealed
@@ -302,6 +302,10 @@ class TestFitted:
         assert "-" in str(back.membership_)
         measured = back.membership_.with_data(demos, covariates=table)
         np.testing.assert_allclose(measured.errors, mix.membership_.errors, rtol=1e-9)
+        frame = back.to_frame(demos, covariates=table)
+        np.testing.assert_allclose(frame["standard_error"], mix.to_frame()["standard_error"], rtol=1e-9)
+        for plot in (back.plot, back.plot_memberships):
+            assert plot(demos, covariates=table).axes
 
     def test_intents_are_relabelled_with_their_coefficients(self, fitted):
         mix, demos, table = fitted

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from limiirl._typing import IntArray
 from limiirl.datasets.base import Dataset, as_numbers, locate, parse_path, read_arrays, read_rows
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.mdp import MDP
 
+# Labyrinth.
 _N_NODES, _WATER_PORT = 127, 116
 _MINIMUM_VISITS = 100
+# Borlänge: turn angles in radians, after Mai, Fosgerau and Frejinger (2015).
+_LEFT, _U_TURN = 0.5236, 3.1
+# Shanghai: road classes, and directions of turns in transit.csv, where 0 is straight.
+_ROAD_CLASSES = ("primary", "secondary", "tertiary", "residential", "unclassified")
+_TURNS = {"right turn": (1, 2, 3), "left turn": (5, 6, 7), "U-turn": (4,)}
 
 
 def load_mouse_labyrinth(folder: str | os.PathLike[str]) -> Dataset:
@@ -74,10 +83,10 @@ def load_swirl_labyrinth(folder: str | os.PathLike[str]) -> Dataset:
     """
     path = locate(folder, "labyrinth.npz")
     data = read_arrays(path, ("states", "actions", "next_state"))
-    states, actions, following = (data[name].astype(np.int64) for name in ("states", "actions", "next_state"))
-    if states.ndim != 2 or states.shape != actions.shape or following.ndim != 2:
-        raise InvalidFile.at(path, "must have states and actions of the same shape (N, 500), and next_state (S, A).")
-    states = np.column_stack([states, following[states[:, -1], actions[:, -1]]])
+    following = data["next_state"].astype(np.int64)
+    if following.ndim != 2:
+        raise InvalidFile.at(path, f"must have next_state of shape (S, A); it has shape {following.shape}.")
+    demos = _windows(path, data, following)
     n, n_actions = following.shape
     mdp = MDP.from_edges(
         np.repeat(np.arange(n), n_actions),
@@ -88,10 +97,28 @@ def load_swirl_labyrinth(folder: str | os.PathLike[str]) -> Dataset:
     )
     return Dataset(
         mdp=mdp,
-        demos=Demonstrations.from_lists(list(states), list(actions)),
+        demos=demos,
         description="Windows of 500 actions of water-restricted mice in a labyrinth (Ke et al., ICML 2025).",
-        test=np.arange(len(states)) % 5 == 0,
+        test=np.arange(len(demos)) % 5 == 0,
     )
+
+
+def _windows(path: Path, data: dict[str, NDArray[Any]], following: IntArray) -> Demonstrations:
+    """Return demonstrations with the states and actions (N, T) of a file, and the state after the last action.
+
+    `following` (S, A) is the next state of each state and action.
+    """
+    states, actions = (data[name].astype(np.int64) for name in ("states", "actions"))
+    if states.ndim != 2 or states.shape != actions.shape:
+        rule = "must have states and actions of the same shape (N, T); they have shapes"
+        raise InvalidFile.at(path, f"{rule} {states.shape} and {actions.shape}.")
+    for name, values, n in zip(("states", "actions"), (states, actions), following.shape, strict=True):
+        if np.any((values < 0) | (values >= n)):
+            raise InvalidFile.at(
+                path, f"must have {name} from 0 to {n - 1}; some are {values.min()} or {values.max()}."
+            )
+    states = np.column_stack([states, following[states[:, -1], actions[:, -1]]])
+    return Demonstrations.from_lists(list(states), list(actions))
 
 
 def load_swirl_gridworld(folder: str | os.PathLike[str]) -> Dataset:
@@ -107,27 +134,16 @@ def load_swirl_gridworld(folder: str | os.PathLike[str]) -> Dataset:
     """
     path = locate(folder, "gridworld.npz")
     data = read_arrays(path, ("states", "actions", "modes", "transition"))
-    states, actions, modes = (data[name].astype(np.int64) for name in ("states", "actions", "modes"))
-    if states.ndim != 2 or not states.shape == actions.shape == modes.shape:
-        raise InvalidFile.at(path, "must have states, actions and modes of the same shape (N, 500).")
-    following = data["transition"].argmax(axis=2).astype(np.int64)
-    states = np.column_stack([states, following[states[:, -1], actions[:, -1]]])
-    mdp = MDP.from_dense(data["transition"], gamma=0.9)
+    transition, modes = data["transition"], data["modes"].astype(np.int64)
+    if transition.ndim != 3 or modes.shape != data["actions"].shape:
+        raise InvalidFile.at(path, "must have transition of shape (S, A, S), and modes of the same shape as actions.")
     return Dataset(
-        mdp=mdp,
-        demos=Demonstrations.from_lists(list(states), list(actions)),
+        mdp=MDP.from_dense(transition, gamma=0.9),
+        demos=_windows(path, data, transition.argmax(axis=2).astype(np.int64)),
         description="Simulated trajectories in a 5 x 5 gridworld with two intents (Ke et al., ICML 2025).",
-        test=np.arange(len(states)) % 5 == 0,
+        test=np.arange(len(modes)) % 5 == 0,
         intents=modes.ravel(),
     )
-
-
-# Turn angles in radians, after Mai, Fosgerau and Frejinger (2015).
-_LEFT, _U_TURN = 0.5236, 3.1
-
-_ROAD_CLASSES = ("primary", "secondary", "tertiary", "residential", "unclassified")
-# Directions of turns in transit.csv: 0 is straight, 1 to 3 right, 4 back, 5 to 7 left.
-_TURNS = {"right turn": (1, 2, 3), "left turn": (5, 6, 7), "U-turn": (4,)}
 
 
 def load_borlange(folder: str | os.PathLike[str]) -> Dataset:
@@ -147,8 +163,9 @@ def load_borlange(folder: str | os.PathLike[str]) -> Dataset:
         `splits` (20, N) are the random splits of Knies, Lorca and Melo (2022).
     """
     path = locate(folder, "link_pairs.csv.gz")
-    rows = read_rows(path, ("src", "dst", "travel_time", "turn_angle", "to_destination"))
-    src, dst, time, angle, last = (as_numbers(path, rows, name) for name in rows[0])
+    columns = ("src", "dst", "travel_time", "turn_angle", "to_destination")
+    rows = read_rows(path, columns)
+    src, dst, time, angle, last = (as_numbers(path, rows, name) for name in columns)
     left, u_turn = (angle > -_U_TURN) & (angle < -_LEFT), np.abs(angle) > _U_TURN
     n = int(max(src.max(), dst.max())) + 1
     mdp = MDP.from_edges(
@@ -191,7 +208,8 @@ def load_shanghai(
         Number of training paths of the fold.
     """
     path = locate(folder, "edge.txt")
-    links = sorted(read_rows(path, ("n_id", "highway", "length", "lanes")), key=lambda row: int(row["n_id"]))
+    rows = read_rows(path, ("n_id", "highway", "length", "lanes"))
+    links = [rows[i] for i in np.argsort(as_numbers(path, rows, "n_id"), kind="stable")]
     n = len(links)
     kilometres = as_numbers(path, links, "length") / 1000.0
     road_class = np.array([_road_class(row["highway"]) for row in links])

@@ -131,8 +131,8 @@ def _act(
 def make_commutes(n: int = 400, *, seed: Seed = 0) -> Dataset:
     """Simulate trips in a city of 7 x 7 blocks by two kinds of drivers: one saves minutes, the other avoids turns.
 
-    A state is a directed road segment. Every third street is an arterial road with twice the speed. Each intent is
-    shared by half of the drivers, and each driver makes four trips.
+    A state is a directed road segment. Every third street is an arterial road with twice the speed. Half of the
+    drivers have each intent, and each driver makes four trips.
 
     Parameters
     ----------

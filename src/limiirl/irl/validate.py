@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from limiirl._typing import BoolArray, FloatArray
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import as_floats, check_positive, check_type, scale_exponent
 from limiirl.demos import Demonstrations, Groups, name_demo
 from limiirl.errors import (
@@ -188,6 +188,28 @@ def state(mdp: MDP, value: object, name: str) -> int:
     if not whole or not 0 <= value < mdp.n_states:  # type: ignore[operator]
         raise InvalidParameter.of(name, value, f"must be a state index from 0 to {mdp.n_states - 1}")
     return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def states(mdp: MDP, given: ArrayLike | None, name: str) -> IntArray:
+    """Check the indices of states, for a model that is conditioned on them, and return them as a vector."""
+    if given is None:
+        raise InvalidParameter(f"{name} must be given, because DestinationMaxEnt is conditioned on it.", parameter=name)
+    indices = np.atleast_1d(np.asarray(given))
+    if indices.ndim != 1 or (indices.size and not np.issubdtype(indices.dtype, np.integer)):
+        raise InvalidParameter.of(name, given, "must be a vector of state indices")
+    bad = (indices < 0) | (indices >= mdp.n_states)
+    if np.any(bad):
+        i = int(np.argmax(bad))
+        raise InvalidParameter.of(name, int(indices[i]), f"must be a state index from 0 to {mdp.n_states - 1}", index=i)
+    return indices.astype(np.int64)
+
+
+def pairs(mdp: MDP, starts: ArrayLike, goals: ArrayLike | None) -> tuple[IntArray, IntArray]:
+    """Check the indices of starts and goals, and return them as vectors (m,)."""
+    begin, end = states(mdp, starts, "starts"), states(mdp, goals, "goals")
+    if begin.size != end.size:
+        raise InvalidParameter.of("goals", end.size, f"must have {begin.size} entries, one per start")
+    return begin, end
 
 
 def step(value: object, max_length: float) -> int:

@@ -25,14 +25,14 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import IntArray
-from limiirl._validation import as_floats, check_choice, to_array
+from limiirl._validation import as_floats, check_choice, check_each, to_array
 from limiirl.errors import InvalidParameter
 from limiirl.mdp.features import GoalFeature
 from limiirl.mdp.habits import EdgeFeatures
 from limiirl.mdp.mdp import MDP
 
-# Angles of Mai, Fosgerau and Frejinger (2015), in radians: larger changes of direction are U-turns, and smaller ones
-# than 30 degrees are straight.
+# Angles of Mai, Fosgerau and Frejinger (2015), in radians: changes of direction above the first are U-turns, and those
+# below the second are straight.
 _U_TURN, _STRAIGHT = 3.1, np.deg2rad(30.0)
 
 
@@ -46,9 +46,7 @@ def edge_attribute(mdp: MDP, values: ArrayLike, name: str, *, of: str = "state")
     array([1.5, 0.5, 0.5])
     """
     given = as_floats(values, "values", boolean=True).astype(np.float64)
-    if not np.all(np.isfinite(given)):
-        i = int(np.argmin(np.isfinite(given)))
-        raise InvalidParameter.of("values", float(given.flat[i]), "must be finite", index=i)
+    check_each(np.isfinite(given), given, "values", "must be finite")
     column = _per_edge(mdp, given, "values", of)
     return EdgeFeatures(sparse.csr_array(column[:, None]), (name,))
 
@@ -107,7 +105,7 @@ def turn_kinds(mdp: MDP, angle: ArrayLike) -> EdgeFeatures:
     )
 
 
-def state_constants(mdp: MDP, name: str = "state", scale: float = 1.0) -> EdgeFeatures:
+def state_constants(mdp: MDP, name: str = "state", *, scale: float = 1.0) -> EdgeFeatures:
     """Return one indicator per next state: a constant per link, if states are links.
 
     Use a ridge, such as ``DestinationMaxEnt(ridge={"state *": 1e-4})``, and `select_penalty` to choose it.
@@ -120,7 +118,7 @@ def state_constants(mdp: MDP, name: str = "state", scale: float = 1.0) -> EdgeFe
     return class_constants(mdp, _names_of_states(mdp), name, scale=scale)
 
 
-def edge_constants(mdp: MDP, name: str = "edge", scale: float = 1.0) -> EdgeFeatures:
+def edge_constants(mdp: MDP, name: str = "edge", *, scale: float = 1.0) -> EdgeFeatures:
     """Return one indicator per edge: a constant per turn, if states are links.
 
     Examples
@@ -156,7 +154,7 @@ def class_constants(
 def distance_to_goal(
     mdp: MDP, goals: ArrayLike, cost: ArrayLike | None = None, *, xy: ArrayLike | None = None, name: str = "distance"
 ) -> GoalFeature:
-    """Return the distance from the next state to the goal, along the cheapest path or as the crow flies.
+    """Return the distance from the next state to the goal, along the cheapest path or in a straight line.
 
     States from which the goal cannot be reached have the largest finite distance.
 
@@ -178,12 +176,15 @@ def distance_to_goal(
     ends = _distinct_states(mdp, goals)
     if xy is not None:
         points = as_floats(xy, "xy")
-        if points.shape != (mdp.n_states, 2) or cost is not None:
-            raise InvalidParameter.of("xy", points.shape, f"must have shape ({mdp.n_states}, 2), without cost")
+        if points.shape != (mdp.n_states, 2):
+            raise InvalidParameter.of("xy", points.shape, f"must have shape ({mdp.n_states}, 2)")
+        if cost is not None:
+            raise InvalidParameter("cost must be None if xy is given. Pass one of them.", parameter="cost")
         return GoalFeature(name, np.linalg.norm(points[None] - points[ends][:, None], axis=2), ends)
     costs = np.ones(mdp.n_edges) if cost is None else as_floats(cost, "cost")
-    if costs.shape != (mdp.n_edges,) or not np.all(costs >= 0.0):
-        raise InvalidParameter.of("cost", costs.shape, f"must be {mdp.n_edges} nonnegative values, one per edge")
+    if costs.shape != (mdp.n_edges,):
+        raise InvalidParameter.of("cost", costs.shape, f"must have shape ({mdp.n_edges},), one entry per edge")
+    check_each(costs >= 0.0, costs, "cost", "must not be negative")
     # Explicit zeros are edges in csgraph; of parallel edges, the cheapest counts.
     order = np.lexsort((costs, mdp.src, mdp.dst))
     first = np.ones(order.size, dtype=bool)
@@ -195,7 +196,7 @@ def distance_to_goal(
 
 
 def similarity_to_goal(
-    mdp: MDP, goals: ArrayLike, of: ArrayLike | Callable[[int], ArrayLike], name: str = "similarity"
+    mdp: MDP, goals: ArrayLike, vectors: ArrayLike | Callable[[int], ArrayLike], name: str = "similarity"
 ) -> GoalFeature:
     """Return the similarity of the next state and the goal, such as that of a page and the target of a search.
 
@@ -203,7 +204,7 @@ def similarity_to_goal(
     ----------
     goals : (G,)
         Repeated goals are computed once.
-    of : (S, m) array or callable
+    vectors : (S, m) array or callable
         Vectors of the states, whose cosine similarity is used; or a function that returns the values (S,) of all states
         for a goal.
 
@@ -214,13 +215,13 @@ def similarity_to_goal(
     array([[0. , 0.8, 1. ]])
     """
     ends = _distinct_states(mdp, goals)
-    if callable(of):
-        return GoalFeature(name, np.array([as_floats(of(int(goal)), "of") for goal in ends]), ends)
-    vectors = as_floats(of, "of")
-    if vectors.ndim != 2 or vectors.shape[0] != mdp.n_states:
-        raise InvalidParameter.of("of", vectors.shape, f"must have {mdp.n_states} rows, one per state")
-    size = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = vectors / np.where(size > 0.0, size, 1.0)
+    if callable(vectors):
+        return GoalFeature(name, np.array([as_floats(vectors(int(goal)), "vectors") for goal in ends]), ends)
+    rows = as_floats(vectors, "vectors")
+    if rows.ndim != 2 or rows.shape[0] != mdp.n_states:
+        raise InvalidParameter.of("vectors", rows.shape, f"must have {mdp.n_states} rows, one per state")
+    size = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = rows / np.where(size > 0.0, size, 1.0)
     return GoalFeature(name, unit[ends] @ unit.T, ends)
 
 

@@ -141,7 +141,9 @@ class GoalFeature:
             object.__setattr__(self, name, states)
         keys, order = np.unique(self._keys(self.starts, self.goals), return_index=True)
         if keys.size < self.goals.size:
-            raise InvalidMDP.of("goals", self.goals.size - keys.size, "must not repeat a condition; repeated rows")
+            i = int(np.setdiff1d(np.arange(self.goals.size), order)[0])
+            remedy = "Pass one row of values per goal, or per pair of a start and a goal."
+            raise InvalidMDP.of("goals", int(self.goals[i]), "must not repeat a condition", index=i, remedy=remedy)
         object.__setattr__(self, "_sorted", (keys, order))
 
     def _keys(self, starts: IntArray | None, goals: IntArray) -> IntArray:

@@ -17,7 +17,6 @@ from limiirl.metrics.intervals import (
     mean_interval,
 )
 from limiirl.metrics.model_tests import (
-    HypothesisTest,
     bootstrap_test,
     likelihood_ratio_test,
     vuong_test,
@@ -31,6 +30,7 @@ from limiirl.metrics.routes import (
     missing_distance_fraction,
     next_action_accuracy,
 )
+from limiirl.mixture import HypothesisTest
 
 if TYPE_CHECKING:
     from limiirl.metrics.plotting import draw_flow

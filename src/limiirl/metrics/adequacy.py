@@ -47,7 +47,7 @@ class Residuals:
         Mean surprise minus entropy, in nats per step.
     count : (m,)
         Number of steps.
-    p_value : (m,)
+    p : (m,)
         One-sided p-value of z, adjusted for the number m of residuals (Holm).
     """
 
@@ -55,12 +55,12 @@ class Residuals:
     z: FloatArray
     excess: FloatArray
     count: IntArray
-    p_value: FloatArray
+    p: FloatArray
 
     def worst(self, n: int) -> Residuals:
         """Return the n residuals with the largest z, the largest first."""
         order = np.argsort(-self.z, kind="stable")[:n]
-        return Residuals(self.index[order], self.z[order], self.excess[order], self.count[order], self.p_value[order])
+        return Residuals(self.index[order], self.z[order], self.excess[order], self.count[order], self.p[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class PredictiveCheck(NamedTuple):
     observed: FloatArray
     simulated: FloatArray
     deviation: FloatArray
-    p_value: FloatArray
+    p: FloatArray
 
 
 class HeldOut(NamedTuple):
@@ -186,13 +186,13 @@ class Adequacy:
         for noun, residuals in zip(names, (self.by_demo, self.by_state, self.by_step), strict=True):
             few = residuals.worst(_LISTED)
             worst = [f"{names[noun](int(i))} (z = {z:.1f})" for i, z in zip(few.index, few.z, strict=True)]
-            significant = int(np.count_nonzero(residuals.p_value < 0.05))
+            significant = int(np.count_nonzero(residuals.p < 0.05))
             lines.append(
                 f"  worst {noun + 's:':<15} {', '.join(worst)}; {significant} of {residuals.z.size} beyond chance"
             )
         if self.predictive is not None:
             check = self.predictive
-            low = [f"{check.name[j]} (p = {check.p_value[j]:.3f})" for j in np.flatnonzero(check.p_value < 0.05)]
+            low = [f"{check.name[j]} (p = {check.p[j]:.3f})" for j in np.flatnonzero(check.p < 0.05)]
             lines.append(f"  simulated means that differ from the observed ones: {', '.join(low) or 'none'}")
         for row in self.held_out:
             difference = f"{row.mixture - row.baseline:+.4f} ± {row.error:.4f}"
@@ -250,10 +250,11 @@ def check_fit(
     >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 30 + [[0, 2, 3]] * 10)
     >>> mix = IntentMixture(1, MaxEnt(bounds=(-5, 5), stop="terminal")).fit(mdp, demos)
     >>> checked = check_fit(mix)
-    >>> abs(checked.z) < 0.01, checked.by_state.index.tolist(), bool(checked.predictive.p_value.min() > 0.5)
+    >>> abs(checked.z) < 0.01, checked.by_state.index.tolist(), bool(checked.predictive.p.min() > 0.5)
     (True, [0, 1, 2, 3], True)
     """
     validate.check_fitted(mixture)
+    check_count(simulations, "simulations", least=0)
     demos = validate.training_demos(mixture) if demos is None else validate.check_demos(demos, mixture.mdp_)
     if not isinstance(demos, Demonstrations):
         raise InvalidDemos("demos is required, because the mixture has no training demonstrations.", parameter="demos")
@@ -265,15 +266,13 @@ def check_fit(
         mixture.unit_weights(demos, Groups.for_demos(None, demos), covariates), (len(demos), len(mixture.weights_))
     )
     demo, t, outcome = _list_outcomes(mixture.mdp_, demos)
-    parts = [
-        _predict(mixture, demos, rho, demo[part], t[part], outcome[part]) for part in batch_prefixes(t + 1)
-    ]  # fmt: skip
+    batches = batch_prefixes(t + 1)
+    parts = [_predict(mixture, demos, rho, demo[part], t[part], outcome[part]) for part in batches]
     log_prob, entropy, variance, stop = (np.concatenate([part[i] for part in parts]) for i in range(4))
     used = np.isfinite(log_prob) | (outcome >= 0)  # ends of probability 0 are not modelled
     bins = np.sum([part[4] for part in parts], axis=0)
     state = demos.states[demos.offsets[demo] + t]
     compared = _compare(baselines or {}, demos, demo, t, outcome, log_prob - np.log1p(-np.minimum(stop, 1 - 1e-12)))
-    n = check_count(simulations, "simulations", least=0)
     return Adequacy(
         demo=demo[used],
         t=t[used],
@@ -282,7 +281,7 @@ def check_fit(
         surprise=-log_prob[used] - entropy[used],
         variance=variance[used],
         calibration=_calibrate(bins),
-        predictive=_simulate(mixture, demos, n, seed) if n else None,
+        predictive=_simulate(mixture, demos, simulations, seed) if simulations else None,
         held_out=compared,
         state_names=demos.state_names,
         ids=demos.ids,

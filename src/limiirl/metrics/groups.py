@@ -14,10 +14,10 @@ from scipy import stats
 
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_floats, as_generator, check_choice, check_count
+from limiirl._validation import as_floats, as_generator, check_choice, check_count, check_level
 from limiirl.demos import Groups, as_attribute
 from limiirl.errors import InvalidParameter
-from limiirl.metrics.intervals import bootstrap, check_level
+from limiirl.metrics.intervals import bootstrap
 from limiirl.mixture import align_rows, to_plain
 
 # Maximum number of assignments of groups to conditions that are enumerated, and number of random ones beyond it.

@@ -23,7 +23,7 @@ from limiirl._validation import (
     check_choice,
     check_count,
     check_each,
-    check_fraction,
+    check_level,
     check_positive,
 )
 from limiirl.errors import InvalidParameter, NumericalError
@@ -276,13 +276,6 @@ def _describe_effect(effect: float) -> str:
     """Return Cohen's label of an effect size."""
     size = abs(effect)
     return "negligible" if size < 0.2 else "small" if size < 0.5 else "medium" if size < 0.8 else "large"
-
-
-def check_level(level: float) -> float:
-    """Return a confidence level after checking that it lies in (0, 1)."""
-    if not 0.0 < check_fraction(level, "level", remedy="Pass 0.95 for 95 %.") < 1.0:
-        raise InvalidParameter.of("level", level, "must lie in (0, 1)", remedy="Pass 0.95 for 95 %.")
-    return level
 
 
 def _check_sample(values: ArrayLike, name: str) -> FloatArray:

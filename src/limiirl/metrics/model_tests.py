@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,35 +17,12 @@ from limiirl._progress import Progress, report_progress
 from limiirl._validation import as_floats, as_generator, check_choice, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlWarning
-from limiirl.mixture import FunctionEstimate, IntentMixture, check_fitted, is_given, training_units
+from limiirl.mixture import FunctionEstimate, HypothesisTest, IntentMixture, check_fitted, is_given, training_units
 
 # Largest decrease of a log-likelihood, per unit, that is attributed to the tolerance of a fit.
 _TOLERANCE = 1e-6
 # Relative size of eigenvalues of a covariance that are treated as zero.
 _SINGULAR = 1e-10
-
-
-class HypothesisTest(NamedTuple):
-    """Result of a test; prints as one line with the conditions below it.
-
-    Attributes
-    ----------
-    name : str
-    statistic, df, p : float, float, float
-        `df` is nan for tests without degrees of freedom.
-    conditions : str
-        Conditions under which the p-value is valid.
-    """
-
-    name: str
-    statistic: float
-    df: float
-    p: float
-    conditions: str
-
-    def __str__(self) -> str:
-        df = "" if np.isnan(self.df) else f" with {self.df:g} degree{'' if self.df == 1 else 's'} of freedom"
-        return f"{self.name}: {self.statistic:.4g}{df}, p = {self.p:.3g}\n  Valid if {self.conditions}"
 
 
 def likelihood_ratio_test(restricted: Any, full: Any) -> HypothesisTest:
@@ -156,7 +133,7 @@ def vuong_test(
     first: ArrayLike,
     second: ArrayLike,
     *,
-    n_free: tuple[int, int] = (0, 0),
+    n_free: tuple[int, int] | None = None,
     correction: Literal["none", "aic", "bic"] = "none",
     groups: ArrayLike | None = None,
 ) -> HypothesisTest:
@@ -169,8 +146,8 @@ def vuong_test(
     ----------
     first, second : (N,)
         Log-likelihoods of the same demonstrations, for example from `score_samples`.
-    n_free : (int, int)
-        Numbers of free parameters, for the correction.
+    n_free : (int, int), optional
+        Numbers of free parameters; required for a correction.
     correction : {"none", "aic", "bic"}
         Penalty for parameters estimated from the same demonstrations; none for held-out demonstrations.
     groups : (N,), optional
@@ -188,10 +165,14 @@ def vuong_test(
     if b.shape != a.shape or not np.all(np.isfinite(b)):
         raise InvalidParameter.of("second", b.shape, f"must be finite and have shape {a.shape}, like first")
     check_choice(correction, "correction", ("none", "aic", "bic"))
+    if correction != "none" and n_free is None:
+        message = f"n_free is required for correction={correction!r}. Pass two numbers of free parameters."
+        raise InvalidParameter(message, parameter="n_free")
     difference = Groups.from_labels(groups, a.size).sum(a - b)
     n = difference.size
     price = {"none": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(n))}[correction]
-    total = float(difference.sum()) - price * (n_free[0] - n_free[1])
+    more = 0 if n_free is None else n_free[0] - n_free[1]
+    total = float(difference.sum()) - price * more
     spread = float(difference.std(ddof=0))
     if n < 2 or spread == 0.0:
         rule = "must differ from first by different amounts; equal models cannot be compared"

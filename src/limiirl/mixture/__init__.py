@@ -21,8 +21,8 @@ from limiirl.mixture.estimates import (
     COVARIANCES,
     FreeEstimates,
     FunctionEstimate,
+    HypothesisTest,
     ProfileInterval,
-    check_level,
     wald_statistics,
 )
 from limiirl.mixture.estimator import IntentMixture
@@ -58,7 +58,7 @@ from limiirl.mixture.io import (
     decode_model,
     encode_parameters,
 )
-from limiirl.mixture.membership import Effects, LikelihoodRatio, MembershipLogit, PredictedWeights
+from limiirl.mixture.membership import Effects, MembershipLogit, PredictedWeights
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
@@ -104,9 +104,9 @@ __all__ = [
     "FreeParameters",
     "FunctionEstimate",
     "GroupWeights",
+    "HypothesisTest",
     "IntentMixture",
     "Iteration",
-    "LikelihoodRatio",
     "Membership",
     "MembershipLogit",
     "NotSerialisable",
@@ -132,7 +132,6 @@ __all__ = [
     "check_data_file",
     "check_fitted",
     "check_irl",
-    "check_level",
     "check_mdp",
     "check_suffix",
     "check_target",

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, softmax
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import check_fraction
+from limiirl._validation import check_level
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.irl import Box, FitProblem, minimise_lbfgs
 from limiirl.mixture.em import MarginalLikelihood, describe_missing_gradients
@@ -35,14 +35,6 @@ _ROOT_TOL, _MOST_SEARCHES, _FARTHEST = 1e-4, 25, 200.0
 _GTOL, _EVALUATIONS = 1e-8, 2000
 
 
-def check_level(level: float) -> float:
-    """Return a confidence level; raise unless it lies in (0, 1)."""
-    remedy = "Pass 0.95 for 95 %."
-    if not 0.0 < check_fraction(level, "level", remedy=remedy) < 1.0:
-        raise InvalidParameter.of("level", level, "must lie in (0, 1)", remedy=remedy)
-    return level
-
-
 def wald_statistics(values: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the ratios t of estimates to their standard errors, and two-sided p-values from the normal distribution.
 
@@ -55,6 +47,29 @@ def wald_statistics(values: FloatArray, errors: FloatArray) -> tuple[FloatArray,
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(errors > 0.0, values / errors, np.nan)
     return t, np.asarray(2.0 * ndtr(-np.abs(t)))
+
+
+class HypothesisTest(NamedTuple):
+    """Result of a test; prints as one line with the conditions below it.
+
+    Attributes
+    ----------
+    name : str
+    statistic, df, p : float, float, float
+        `df` is nan for tests without degrees of freedom.
+    conditions : str
+        Conditions under which the p-value is valid.
+    """
+
+    name: str
+    statistic: float
+    df: float
+    p: float
+    conditions: str
+
+    def __str__(self) -> str:
+        df = "" if np.isnan(self.df) else f" with {self.df:g} degree{'' if self.df == 1 else 's'} of freedom"
+        return f"{self.name}: {self.statistic:.4g}{df}, p = {self.p:.3g}\n  Valid if {self.conditions}"
 
 
 @dataclass(frozen=True, eq=False)

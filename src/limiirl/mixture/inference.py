@@ -429,24 +429,25 @@ class FittedMixture(NoMetadataRouting):
     def profile_intervals(
         self,
         parameters: Iterable[tuple[int, int | str]],
-        level: float = 0.95,
         demos: Demonstrations | None = None,
         groups: ArrayLike | None = None,
         *,
         covariates: Any = None,
+        level: float = 0.95,
     ) -> list[ProfileInterval]:
         """Return profile-likelihood intervals of chosen rewards and weights.
 
         They need not be symmetric, do not depend on the parametrisation, and are valid under the conditions of the
-        observed information. An interval takes some searches for a constrained maximum of the marginal likelihood.
+        observed information. Each interval requires about ten constrained maximisations of the marginal likelihood.
 
         Parameters
         ----------
         parameters : iterable of pairs
             Intent, and the number or the name of a feature, or "weight".
-        level : float
         demos, groups, covariates : Demonstrations, (N,), array or table, optional
             The training data; required for a mixture loaded from a file.
+        level : float
+            Confidence level.
 
         Examples
         --------
@@ -573,15 +574,17 @@ class FittedMixture(NoMetadataRouting):
         problem = self._find_data(demos, groups, covariates)
         result = summarise(cast("IntentMixture", self), problem, covariance, clusters)
         chosen = list(profile)
-        intervals = self.profile_intervals(chosen, 0.95, demos, groups, covariates=covariates) if chosen else ()
+        intervals = self.profile_intervals(chosen, demos, groups, covariates=covariates) if chosen else ()
         return replace(result, profile=tuple(intervals))
 
-    def to_frame(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Any:
+    def to_frame(
+        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+    ) -> Any:
         """Return the rewards of `summary` as a pandas DataFrame with one row per intent and feature.
 
         For one row per demonstration, see `limiirl.mixture.membership_table`.
         """
-        return self.summary(demos, groups).to_frame()
+        return self.summary(demos, groups, covariates=covariates).to_frame()
 
     def report(
         self, folder: str | PathLike[str], demos: Any = None, groups: ArrayLike | None = None, **options: Any
@@ -598,7 +601,7 @@ class FittedMixture(NoMetadataRouting):
         demos, groups : Demonstrations or Agents, (N,), optional
             By default the training data, which a mixture loaded from a file does not contain.
         **options
-            Options of `limiirl.report.intents.intents_report`, such as `intent_names`, `title` and `selection`.
+            Options of `limiirl.report.intents.intents_report`, such as `covariates`, `intent_names` and `selection`.
 
         Examples
         --------
@@ -616,12 +619,19 @@ class FittedMixture(NoMetadataRouting):
         validate.check_fitted(self)
         return write_intents(self, folder, demos, groups=groups, **options)
 
-    def plot(self, demos: Any = None, groups: ArrayLike | None = None, *, intent_names: Any = None) -> Figure:
+    def plot(
+        self,
+        demos: Any = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        intent_names: Any = None,
+    ) -> Figure:
         """Draw the rewards with 95 % intervals, features with clear differences between intents first.
 
         Parameters
         ----------
-        demos, groups : Demonstrations or Agents, (N,), optional
+        demos, groups, covariates : Demonstrations or Agents, (N,), array or table, optional
             As for `report`.
         intent_names : sequence of K strings, optional
 
@@ -641,16 +651,21 @@ class FittedMixture(NoMetadataRouting):
         from limiirl.report.intents import plot_mixture_rewards
 
         validate.check_fitted(self)
-        return plot_mixture_rewards(self, demos, groups, intent_names)
+        return plot_mixture_rewards(self, demos, groups, covariates, intent_names)
 
     def plot_memberships(
-        self, demos: Any = None, groups: ArrayLike | None = None, *, intent_names: Any = None
+        self,
+        demos: Any = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        intent_names: Any = None,
     ) -> Figure:
         """Draw the posterior of each demonstration, or of each group, sorted by intent; see `plot`."""
         from limiirl.report.intents import plot_mixture_memberships
 
         validate.check_fitted(self)
-        return plot_mixture_memberships(self, demos, groups, intent_names)
+        return plot_mixture_memberships(self, demos, groups, covariates, intent_names)
 
     def align_to(self, other: IntentMixture | RewardEnsemble) -> IntentMixture:
         """Return a copy of this mixture with its intents in the order of the intents of `other`.

@@ -26,12 +26,13 @@ from sklearn.base import clone
 
 from limiirl._io import to_pandas
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl._validation import as_floats, check_choice
+from limiirl._validation import as_floats, check_choice, check_level
 from limiirl.demos import Covariates, CovariateScale
 from limiirl.errors import InvalidParameter, LimiirlWarning
 from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.em import WeightDesign, nearly_empty
+from limiirl.mixture.estimates import HypothesisTest
 from limiirl.mixture.information import (
     OUTER_PRODUCTS,
     FreeParameters,
@@ -176,14 +177,6 @@ class PredictedWeights(NamedTuple):
     errors: FloatArray
 
 
-class LikelihoodRatio(NamedTuple):
-    """Twice the difference between two log-likelihoods, its degrees of freedom, and the p-value."""
-
-    statistic: float
-    df: int
-    p_value: float
-
-
 @dataclass(frozen=True, eq=False)
 class MembershipLogit:
     """Multinomial logit of the mixture weights on covariates, rho_k(x) = softmax_k(c_k + D_k . x), in original units.
@@ -260,8 +253,8 @@ class MembershipLogit:
         matrix[0, 1:] = -self.scale.mean / self.scale.scale
         return matrix
 
-    def with_data(self, demos: Any, groups: ArrayLike | None = None, covariates: Any = None) -> MembershipLogit:
-        """Return a copy that computes errors and effects with the given training data."""
+    def with_data(self, demos: Any, groups: ArrayLike | None = None, *, covariates: Any = None) -> MembershipLogit:
+        """Return a copy that computes errors and effects with the given training data, for a loaded mixture."""
         return replace(self, _data=self._mixture._data(demos, groups, covariates))
 
     @property
@@ -318,7 +311,7 @@ class MembershipLogit:
 
     def odds_ratio_intervals(self, level: float = 0.95) -> FloatArray:
         """Return the confidence intervals (K, m, 2) of the odds ratios."""
-        width = float(ndtri(0.5 + 0.5 * _check_level(level))) * self.errors[:, 1:]
+        width = float(ndtri(0.5 + 0.5 * check_level(level))) * self.errors[:, 1:]
         return np.exp(np.stack([self.coefficients - width, self.coefficients + width], axis=2))
 
     def predict(self, covariates: Any) -> FloatArray:
@@ -414,24 +407,29 @@ class MembershipLogit:
             errors.append(self._propagate(mean_jacobian(X, rho)))
         return PredictedWeights(covariate, grid, np.array(weights), np.array(errors))
 
-    def likelihood_ratio_test(self) -> LikelihoodRatio:
-        """Test constant mixture weights against weights by covariates: 2 (L - L_0) with a chi-squared distribution.
+    def likelihood_ratio_test(self) -> HypothesisTest:
+        """Test constant mixture weights against weights by covariates: 2 (L - L_0) has a chi-square distribution.
 
-        The mixture without covariates is fitted from the weights and rewards of this one. The distribution holds for
-        many units, if the number of intents is right, the weights are positive and `membership_ridge` is 0.
+        The mixture without covariates is fitted from the weights and rewards of this one. The chi-square distribution
+        holds for many units, if the number of intents is right, the weights are positive and `membership_ridge` is 0.
         """
         mixture, problem = self._mixture, self.problem
         start = RewardEnsemble(mixture.weights_, mixture.thetas_)
         options = {"irl": mixture.irl_, "init": start, "n_init": 1, "refine": None, "progress": None, "verbose": False}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LimiirlWarning)  # about data that the fit has warned of
+            warnings.simplefilter("ignore", LimiirlWarning)  # the fit has already issued them
             constant = clone(mixture).set_params(**options).fit(problem.mdp, problem.demos, problem.units.labels)
         U = np.zeros((len(problem.units), self.n_intents))
         log_likelihood = problem.e_step(self.design.weights(self.logits), mixture.thetas_, U).log_likelihood
         statistic = max(2.0 * (log_likelihood - constant.log_likelihood_ * len(U)), 0.0)
         occupied = int(np.count_nonzero(~nearly_empty(U.sum(axis=0), len(U))))
         df = len(self.names) * (occupied - 1)
-        return LikelihoodRatio(statistic, df, float(chdtrc(df, statistic)) if df else math.nan)
+        conditions = (
+            f"the model with {self.n_intents} intents is correct, all weights are positive, membership_ridge is 0, and "
+            f"there are many {problem.units.noun}."
+        )
+        p = float(chdtrc(df, statistic)) if df else math.nan
+        return HypothesisTest("likelihood ratio test of constant weights", statistic, df, p, conditions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the coefficients, errors, odds ratios and marginal effects as columns of plain lists."""
@@ -488,7 +486,7 @@ class MembershipLogit:
         """Draw the predicted mixture weights over a covariate, with confidence intervals; see `predict_over`."""
         import matplotlib.pyplot as plt
 
-        width = float(ndtri(0.5 + 0.5 * _check_level(level)))
+        width = float(ndtri(0.5 + 0.5 * check_level(level)))
         predicted = self.predict_over(covariate, values)
         figure, axes = plt.subplots(figsize=(5.0, 3.5), layout="constrained")
         low, high = (np.clip(predicted.weights + sign * width * predicted.errors, 0.0, 1.0) for sign in (-1.0, 1.0))
@@ -511,9 +509,3 @@ class MembershipLogit:
 
 def _cell(value: float, form: str) -> str:
     return f"{value:>{form}}" if math.isfinite(value) else f"{'-':>{int(form.split('.', maxsplit=1)[0])}}"
-
-
-def _check_level(level: float) -> float:
-    if not 0.0 < level < 1.0:
-        raise InvalidParameter.of("level", level, "must lie between 0 and 1")
-    return level

@@ -59,6 +59,11 @@ def trips(mdp: MDP, n: int = 30) -> Demonstrations:
     return MODEL.sample(mdp, THETA, ends[:, 0], ends[:, 1], seed=5)
 
 
+def test_repeated_conditions_are_refused() -> None:
+    with raises(InvalidMDP, parameter="goals", value=2, index=2):
+        GoalFeature("distance", np.zeros((3, 4)), [2, 1, 2])
+
+
 @pytest.mark.parametrize("sparse_values", [False, True])
 @pytest.mark.parametrize("by_start", [False, True])
 def test_log_prob_equals_that_of_one_mdp_per_condition(by_start: bool, sparse_values: bool) -> None:
@@ -205,6 +210,15 @@ def test_link_size_is_the_expected_flow() -> None:
         flow = MODEL.expected_flow(mdp, THETA[:2], [start], [goal])
         visits = np.bincount(mdp.dst, weights=flow, minlength=16)
         np.testing.assert_allclose(feature.values[[row]].toarray()[0], visits, rtol=1e-9, atol=1e-9)
+
+
+def test_invalid_pairs_of_link_size_are_named() -> None:
+    mdp = with_goals(by_start=False)
+    for starts, goals, name in (([0], [99], "goals"), ([-1], [15], "starts"), ([0, 1], [15], "goals")):
+        with raises(InvalidParameter, parameter=name):
+            link_size(mdp, THETA[:2], starts, goals)
+    with raises(InvalidParameter, parameter="of", value="link"):
+        link_size(mdp, THETA[:2], [0], [15], of="link")
 
 
 def test_link_size_in_log_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,9 @@ from scipy import sparse
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_choice
 from limiirl.errors import DivergentPartition, NumericalError
+from limiirl.irl import validate
 from limiirl.irl.destination.path_sums import (
     GoalPathSums,
     GoalValues,
@@ -168,7 +170,7 @@ class ConditionalGoalValues(GoalValues):
         first = np.searchsorted(conditions.of_pair[order], np.arange(conditions.goals.size + 1))
         blocks = [slice(i, min(i + _WIDTH, conditions.goals.size)) for i in range(0, conditions.goals.size, _WIDTH)]
 
-        def one(block: slice) -> tuple[IntArray, _Sums]:
+        def sum_block(block: slice) -> tuple[IntArray, _Sums]:
             mine = order[first[block.start] : first[block.stop]]
             column = conditions.of_pair[mine] - block.start
             given = None if weights is None else weights[mine]
@@ -180,7 +182,7 @@ class ConditionalGoalValues(GoalValues):
             total = total._replace(flow=np.zeros(self.mdp.n_edges))
         # The blocks do not depend on the number of threads, and are added in their order.
         with one_thread("blas"), ThreadPoolExecutor(int(numba.get_num_threads())) as pool:
-            for mine, part in pool.map(one, blocks):
+            for mine, part in pool.map(sum_block, blocks):
                 total.log_value[mine] = part.log_value
                 if total.flow is not None and part.flow is not None:
                     np.add(total.flow, part.flow, out=total.flow)
@@ -313,7 +315,7 @@ def link_size(
     """Return the link size attribute of pairs (m,) of a start and a goal (Fosgerau, Frejinger and Karlström 2013).
 
     The link size of a link is its expected flow per trip between the pair, under the recursive logit model with a fixed
-    parameter vector. Links that most paths of a pair share have large values. The parameter of the attribute corrects
+    parameter vector. Links that are on most paths of a pair have large values. The parameter of the attribute corrects
     the utility of overlapping paths.
 
     Parameters
@@ -337,7 +339,8 @@ def link_size(
     """
     general = mdp.without_goal_features
     checked = general.check_thetas(theta, "theta")[0]
-    pairs = np.unique(np.stack([np.asarray(goals, dtype=np.int64), np.asarray(starts, dtype=np.int64)]), axis=1)
+    check_choice(of, "of", ("state", "edge"))
+    pairs = np.unique(np.stack(validate.pairs(general, starts, goals)[::-1]), axis=1)
     sums, rows = GoalValues(general).solve_cached(checked), list[Any]()
     for goal, start in pairs.T.tolist():
         flow = sums.flow_between(start, goal)

@@ -22,13 +22,11 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IntArray
-from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.destination.path_sums import (
     GoalPathSums,
     GoalValues,
     PairSums,
     divergent,
-    flow_features,
     is_accurate,
     is_within_limit,
 )
@@ -144,17 +142,6 @@ class DenseGoalValues(GoalValues):
         begin, end = np.zeros((2, self.mdp.n_states))
         begin[:v], end[:v], begin[v], end[v] = behind[:, 0], ahead[:, 0], 1.0, 1.0
         return math.log(loop), np.asarray(begin[src] * weight * end[dst] / loop)
-
-    def _sum_pairs(
-        self, theta: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float
-    ) -> tuple[float, FloatArray]:
-        used = np.flatnonzero(weights)
-        try:
-            sums = self.solve(theta, margin).pair_sums(starts[used], goals[used], weights[used])
-        except (DivergentPartition, NumericalError):
-            return np.inf, np.zeros_like(theta)
-        assert sums.flow is not None
-        return float(weights[used] @ sums.log_value), flow_features(self.mdp, sums.flow)
 
     def _factor(self, theta: FloatArray) -> DenseSolution:
         """Return the factors at theta (d,), from a cache of recent ones."""

@@ -175,7 +175,7 @@ class DestinationMaxEnt(LinearRewardModel):
         array([[2., 1., 1.],
                [1., 1., 0.]])
         """
-        values, checked, ends = self._values(mdp), mdp.check_thetas(thetas), _states(mdp, goals, "goals")
+        values, checked, ends = self._values(mdp), mdp.check_thetas(thetas), validate.states(mdp, goals, "goals")
         log_beta = np.empty((ends.size, mdp.n_states, checked.shape[0]))
         for k, theta in enumerate(checked):
             for i, goal in enumerate(ends):
@@ -212,7 +212,7 @@ class DestinationMaxEnt(LinearRewardModel):
         >>> DestinationMaxEnt().expected_flow(mdp, [0.0, 0.0, 0.0], [0, 1], [2, 2], [10, 1])
         array([5., 5., 6.])
         """
-        begin, end = _pairs(mdp, starts, goals)
+        begin, end = validate.pairs(mdp, starts, goals)
         trips = np.ones(begin.size) if weights is None else as_floats(weights, "weights")
         if trips.shape != begin.shape or not np.all(np.isfinite(trips) & (trips >= 0.0)):
             raise InvalidParameter.of("weights", weights, f"must be {begin.size} finite nonnegative values")
@@ -238,7 +238,7 @@ class DestinationMaxEnt(LinearRewardModel):
         >>> drawn.lengths.mean().round(1)
         np.float64(2.5)
         """
-        begin, end = _pairs(mdp, starts, goals)
+        begin, end = validate.pairs(mdp, starts, goals)
         values, one, rng = self._values(mdp), validate.one_theta(mdp, theta), as_generator(seed)
         edges: list[IntArray] = [np.empty(0, dtype=np.int64)] * begin.size
         for mine, start, goal in group_conditions(mdp, begin, end):
@@ -285,7 +285,7 @@ class DestinationMaxEnt(LinearRewardModel):
         array([1. , 0.5, 0. ])
         """
         demos = validate.in_numbers_of(mdp, demos)
-        ends, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
+        ends, checked = validate.states(mdp, goals, "goals"), mdp.check_thetas(thetas)
         if ends.size != len(demos):
             raise InvalidParameter.of("goals", ends.size, f"must have {len(demos)} entries, one per demonstration")
         given = ends if mdp.goal_features else None
@@ -337,26 +337,6 @@ class DestinationMaxEnt(LinearRewardModel):
         from limiirl.irl.destination.gpu import GpuGoalValues
 
         return GpuGoalValues(mdp, device)
-
-
-def _states(mdp: MDP, given: ArrayLike | None, name: str) -> IntArray:
-    if given is None:
-        raise InvalidParameter(f"{name} must be given, because DestinationMaxEnt is conditioned on it.", parameter=name)
-    states = np.atleast_1d(np.asarray(given))
-    if states.ndim != 1 or (states.size and not np.issubdtype(states.dtype, np.integer)):
-        raise InvalidParameter.of(name, given, "must be a vector of state indices")
-    bad = (states < 0) | (states >= mdp.n_states)
-    if np.any(bad):
-        i = int(np.argmax(bad))
-        raise InvalidParameter.of(name, int(states[i]), f"must be a state index from 0 to {mdp.n_states - 1}", index=i)
-    return states.astype(np.int64)
-
-
-def _pairs(mdp: MDP, starts: ArrayLike, goals: ArrayLike | None) -> tuple[IntArray, IntArray]:
-    begin, end = _states(mdp, starts, "starts"), _states(mdp, goals, "goals")
-    if begin.size != end.size:
-        raise InvalidParameter.of("goals", end.size, f"must have {begin.size} entries, one per start")
-    return begin, end
 
 
 def _check_reachable(log_value: FloatArray, starts: IntArray, goals: IntArray) -> None:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from limiirl._parallel import one_thread
 from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import FloatArray
-from limiirl._validation import check_count, check_positive
+from limiirl._validation import check_count, check_level, check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, InvalidParameter, ModelMismatchWarning
 from limiirl.irl import FitProblem, make_problem
@@ -260,8 +260,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         [[[-0.6, 0.6]]]
         """
         validate.check_fitted(self)
-        if not 0.0 < check_positive(level, "level") < 1.0:
-            raise InvalidParameter.of("level", level, "must lie between 0 and 1")
+        check_level(level)
         rewards = self._posterior_of_rewards
         width = float(ndtri(0.5 + 0.5 * level)) * np.linalg.norm(rewards.root, axis=2)
         return np.stack([self._prior.theta(rewards.mean - width), self._prior.theta(rewards.mean + width)], axis=2)

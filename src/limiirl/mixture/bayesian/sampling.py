@@ -19,7 +19,7 @@ from scipy.special import log_softmax, softmax
 
 from limiirl._parallel import Mapper, map_tasks
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import check_count, check_positive
+from limiirl._validation import check_count, check_level
 from limiirl.errors import BackendUnavailable, InvalidParameter
 from limiirl.irl import FitProblem, make_problem
 from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model
@@ -243,8 +243,7 @@ class PosteriorSamples:
 
     def intervals(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Return the central credible intervals (K, 2) of the weights and (K, d, 2) of the rewards."""
-        if not 0.0 < check_positive(level, "level") < 1.0:
-            raise InvalidParameter.of("level", level, "must lie between 0 and 1")
+        check_level(level)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         weights, thetas = (np.quantile(part, ends, axis=(0, 1)) for part in (self.weights, self.thetas))
         return np.moveaxis(weights, 0, -1), np.moveaxis(thetas, 0, -1)

@@ -146,14 +146,19 @@ def write_intents(
     return write(intents_report(mixture, demos, **options), folder, progress)
 
 
-def plot_mixture_rewards(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
+def plot_mixture_rewards(
+    mixture: Any, demos: Any, groups: ArrayLike | None, covariates: Any, intent_names: Any
+) -> Drawing:
     """Return the figure of the rewards; see `IntentMixture.plot`."""
-    return draw_rewards(make_view(mixture, demos, groups, intent_names=intent_names))[0].figure
+    view = make_view(mixture, demos, groups, covariates=covariates, intent_names=intent_names)
+    return draw_rewards(view)[0].figure
 
 
-def plot_mixture_memberships(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
+def plot_mixture_memberships(
+    mixture: Any, demos: Any, groups: ArrayLike | None, covariates: Any, intent_names: Any
+) -> Drawing:
     """Return the figure of the posteriors; see `IntentMixture.plot_memberships`."""
-    view = make_view(mixture, demos, groups, intent_names=intent_names)
+    view = make_view(mixture, demos, groups, covariates=covariates, intent_names=intent_names)
     if view.unit_posterior is None:
         message = "demos is required, because a mixture fitted to a stream has no responsibilities."
         raise InvalidParameter(message, parameter="demos")
@@ -662,7 +667,7 @@ def _adequacy_section(adequacy: Adequacy) -> Section:
     )
     for noun, residuals, name in named:
         worst = residuals.worst(_WORST)
-        for i, z, excess, count, p in zip(worst.index, worst.z, worst.excess, worst.count, worst.p_value, strict=True):
+        for i, z, excess, count, p in zip(worst.index, worst.z, worst.excess, worst.count, worst.p, strict=True):
             numbers = Cell.number(float(z), 1), Cell.number(float(excess), 3), Cell.count(int(count))
             rows.append([noun, name(int(i)), *numbers, Cell.number(float(p), 3)])
     columns: list[Column | str] = [Column("", "left"), Column("Name", "left"), "z", "Excess surprise", "Predictions"]

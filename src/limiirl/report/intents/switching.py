@@ -96,7 +96,8 @@ def switching_report(  # noqa: PLR0913 (the mixture, and independent options wit
     compared = None
     if condition is not None:
         if view.data is None:
-            raise InvalidParameter("demos is required, because condition is given.", parameter="demos")
+            message = "demos is required to compare conditions. Pass the demonstrations and their condition."
+            raise InvalidParameter(message, parameter="demos")
         compared = mixture.compare_groups(view.data, view.groups, condition, view.covariates)
     noted = _cautions(view, selection, warned)
     rewards = intents_section(view)
@@ -256,7 +257,7 @@ def _switching_section(view: SwitchingView) -> Section:
             "The area of a circle is the share of steps. An arrow shows the probability of the next intent when an "
             "intent ends; those below 2 % are not drawn."
         )
-        items.append(Figure.from_plot("switches", "Which intent follows which", note, _draw_graph(view)))
+        items.append(Figure.from_plot("switches", "Switches between intents", note, _draw_graph(view)))
         items.append(Fold("Transition probabilities", [_transition_table(view)]))
     return Section("Dwell times and switches", items, lead=f"Switching probabilities: {literal(summary.switching)}.")
 
@@ -380,7 +381,7 @@ def _cautions(view: SwitchingView, selection: SwitchingSelection | None, warned:
     empty = [view.names[k] for k in np.flatnonzero(nearly_empty(mixture.shares_ * mixture.n_steps_, mixture.n_steps_))]
     if empty and K > 1:
         verb = "is" if len(empty) == 1 else "are"
-        text = "Almost no step has a nearly empty intent, so its reward is meaningless. Use fewer intents."
+        text = "Almost no steps belong to a nearly empty intent, so its reward is unreliable. Use fewer intents."
         out.append(Callout("problem", f"{capitalise(list_names(empty))} {verb} nearly empty", text))
     pair = None if view.data is None or K < 2 else find_indistinct_pair(view.steps, np.ones(K, dtype=bool))
     if pair is not None:
@@ -403,7 +404,8 @@ def _cautions(view: SwitchingView, selection: SwitchingSelection | None, warned:
                 "A model without rewards predicts held-out steps better: the rewards omit a regularity, such as "
                 "habits. See `ll.with_history`."
             )
-            out.append(Callout("caution", f"{capitalise(list_names(better))} predicts better than the intents", text))
+            verb = "predicts" if len(better) == 1 else "predict"
+            out.append(Callout("caution", f"{capitalise(list_names(better))} {verb} better than the intents", text))
     out += _dwell_cautions(view)
     return [*out, *reward_cautions(view), *(Callout("note", "Warning of the fit", literal(x)) for x in warned)]
 
@@ -414,9 +416,9 @@ def _dwell_cautions(view: SwitchingView) -> list[Callout]:
     if not short or view.n_intents == 1 or horizon > 1e6:
         return []
     text = (
-        f"Policies plan as if their intent lasted, over about {horizon:.0f} steps at discount {view.mdp.gamma:g}. The "
-        "rewards of intents that end sooner are those of an agent that does not foresee the end. A lower discount "
-        "shortens the horizon."
+        f"Policies plan as if the intent did not change, over about {horizon:.0f} steps at discount "
+        f"{view.mdp.gamma:g}. The rewards of intents that end sooner are those of an agent that does not foresee the "
+        "end. A lower discount shortens the horizon."
     )
     return [Callout("note", f"{capitalise(list_names(short))}: dwell time below the planning horizon", text)]
 
