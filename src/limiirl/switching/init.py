@@ -48,7 +48,7 @@ class SwitchingStarts:
 
     @cached_property
     def _windows(self) -> tuple[IntArray, Any]:
-        """The window of each step and the counts of each window; windows are shorter if there are fewer than intents."""
+        """Windows and their counts; `window` is reduced if there would be fewer windows than intents."""
         number, counts = self.problem.sum_windows(self.window)
         if counts.shape[0] < self.n_intents:
             return self.problem.sum_windows(self.problem.n_steps // self.n_intents)
