@@ -111,6 +111,15 @@ def test_more_intents_than_distinct_windows():
     np.testing.assert_allclose(parameters.initial.sum(), 1.0, rtol=1e-12)
 
 
+@pytest.mark.parametrize("K", [2, 3, 9])
+def test_recordings_shorter_than_a_window_are_divided(K):
+    problem = random_problem(0, lengths=(9,))
+    own = SwitchingStarts("kmeans", SwitchingProblem(MODEL, problem.mdp, problem.demos), K, 20)
+    assert own._windows[1].shape[0] >= K
+    parameters = own.begin(np.random.default_rng(0), first=True)
+    assert np.unique(parameters.thetas.round(6), axis=0).shape[0] > 1
+
+
 def test_one_intent_needs_no_clusters(data, monkeypatch):
     monkeypatch.delattr("limiirl.switching.init.kmeans")
     start = starts(data, "kmeans", K=1).begin(np.random.default_rng(0), first=True)

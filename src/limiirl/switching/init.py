@@ -48,7 +48,11 @@ class SwitchingStarts:
 
     @cached_property
     def _windows(self) -> tuple[IntArray, Any]:
-        return self.problem.sum_windows(self.window)
+        """Windows and their counts; `window` is reduced if there would be fewer windows than intents."""
+        number, counts = self.problem.sum_windows(self.window)
+        if counts.shape[0] < self.n_intents:
+            return self.problem.sum_windows(self.problem.n_steps // self.n_intents)
+        return number, counts
 
     def begin(self, rng: np.random.Generator, *, first: bool) -> Parameters:
         """Return initial parameters; clusterings other than the `first` use one random start."""

@@ -5,15 +5,18 @@ import pytest
 
 from limiirl import MDP, Demonstrations
 from limiirl.baselines import Uniform
+from limiirl.datasets import Dataset
 from limiirl.experiments.rivals.swirl import (
     GRIDWORLD,
     HabitSetting,
+    Model,
     Windows,
     fit_baseline,
     fit_habit_intents,
     fit_intents,
     match_intents,
     read_windows,
+    score_mice,
     score_windows,
 )
 
@@ -67,6 +70,34 @@ def test_folds_divide_the_training_recordings(walks):
     scored = np.concatenate([test for _, test in folds])
     assert sorted(scored.tolist()) == np.flatnonzero(walks.train).tolist()
     assert all(not np.intersect1d(*fold).size for fold in folds)
+
+
+def test_mice_are_scored_by_fits_without_them():
+    """The fit stores the first states of its demonstrations, which number the mice."""
+    mouse = np.repeat(np.arange(7), [2, 1, 3, 1, 1, 2, 1])
+    mdp = MDP.from_edges(np.arange(7), np.arange(7))
+    demos = Demonstrations.from_lists([[m] * (m + 2) for m in mouse]).replace(groups=mouse)
+
+    def fit(mdp, train):
+        own = np.unique(train.states)
+        return Model(lambda given: -1.0 - np.isin(np.repeat(given.states[given.offsets[:-1]], given.lengths - 1), own))
+
+    for fold in range(5):
+        score = score_mice(fit, Dataset(mdp=mdp, demos=demos, description=""), fold)
+        held_out = [m for m in range(7) if m % 5 == fold]
+        np.testing.assert_allclose(score.sizes, [(m + 1) * np.sum(mouse == m) for m in held_out], rtol=0)
+        np.testing.assert_allclose(score.sums, -score.sizes, rtol=0)
+        assert score.train == -2.0
+
+
+def test_actions_of_the_test_windows_are_not_used(tmp_path):
+    """Window 0 is for the test, and takes an action that no other window takes."""
+    states, actions = np.zeros((6, 4), dtype=int), np.zeros((6, 4), dtype=int)
+    actions[1:5, 2], actions[0, 2] = 1, 2
+    np.savez(tmp_path / "labyrinth.npz", states=states, actions=actions, next_state=np.zeros((1, 4), dtype=int))
+    data = read_windows(tmp_path)
+    assert data.train.tolist() == [False, True, True, True, True, False]
+    assert data.mdp.act.tolist() == [0, 1]
 
 
 def test_habits_of_several_steps_predict_walks_that_rarely_turn_back(walks):
