@@ -18,11 +18,13 @@ from limiirl.metrics.intervals import (
 )
 from limiirl.metrics.reward_distances import dard, epic
 from limiirl.metrics.routes import (
+    bleu_scores,
     edit_distance,
     feature_distance,
     match_rate,
     missing_distance_fraction,
     next_action_accuracy,
+    route_accuracy,
 )
 
 if TYPE_CHECKING:
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "GEVD", "NLL", "Adequacy", "Comparison", "Evaluation", "GroupComparison", "GroupContrast", "Interval", "Recovery",
-    "agrees_with", "anid", "bootstrap_interval", "check_fit", "compare_groups", "compare_paired", "correct_p_values",
-    "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval", "feature_distance",
-    "gevd", "hard_labels", "ile", "ile_interval", "match_rate", "mean_interval", "missing_distance_fraction",
-    "mixture_nll", "next_action_accuracy", "nid", "recover",
+    "agrees_with", "anid", "bleu_scores", "bootstrap_interval", "check_fit", "compare_groups", "compare_paired",
+    "correct_p_values", "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic", "evaluate", "evd",
+    "evd_interval", "feature_distance", "gevd", "hard_labels", "ile", "ile_interval", "match_rate", "mean_interval",
+    "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover", "route_accuracy",
 ]
 # fmt: on
 
