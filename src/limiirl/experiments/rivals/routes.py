@@ -167,44 +167,37 @@ def read_all_trips(folder: Path) -> list[Split]:
     return [Split(data.mdp, data.demos, data.demos)]
 
 
-_CONSTANTS = ("next links", "links", "turns")
+def _per_turn(ridge: float, n_intents: int = 1) -> RouteSetting:
+    """Return settings with a penalised constant per turn, which intents share."""
+    shared = ("turn ?*",) if n_intents > 1 else ()
+    return RouteSetting(("next links", "turns"), {"turn ?*": ridge, "*": 0.0}, n_intents, shared)
 
 
-def _penalised(links: float, turns: float, n_intents: int = 1) -> RouteSetting:
-    """Return settings with penalised constants per link and per turn, which intents share."""
-    ridge = {"link ?*": links, "turn ?*": turns, "*": 0.0}
-    return RouteSetting(_CONSTANTS, ridge, n_intents, ("link ?*", "turn ?*") if n_intents > 1 else ())
-
-
-def _per_turn(ridge: float) -> RouteSetting:
-    """Return settings with penalised constants per turn."""
-    return RouteSetting(("next links", "turns"), {"turn ?*": ridge, "*": 0.0})
+def _per_link_and_turn(ridge: float) -> RouteSetting:
+    return RouteSetting(("next links", "links", "turns"), {"link ?*": ridge, "turn ?*": ridge, "*": 0.0})
 
 
 BORLANGE_CANDIDATES: Mapping[str, RouteSetting] = MappingProxyType(
     {
-        "ridge 3e-3 per link and turn": _penalised(3e-3, 3e-3),
-        "ridge 1e-3 per link, 3e-3 per turn": _penalised(1e-3, 3e-3),
-        "ridge 1e-3 per link and turn": _penalised(1e-3, 1e-3),
-        "ridge 3e-4 per link, 1e-3 per turn": _penalised(3e-4, 1e-3),
-        "ridge 3e-4 per link and turn": _penalised(3e-4, 3e-4),
-        "ridge 1e-3 per turn": _per_turn(1e-3),
-        "ridge 1e-3 per link and turn, 2 intents": _penalised(1e-3, 1e-3, 2),
+        "constants per turn, ridge 3e-3": _per_turn(3e-3),
+        "constants per turn, ridge 1e-3": _per_turn(1e-3),
+        "constants per turn, ridge 3e-4": _per_turn(3e-4),
+        "constants per link and turn, ridge 1e-3": _per_link_and_turn(1e-3),
     }
 )
 """Settings that were compared by cross-validation over the training trips of the first split."""
-BORLANGE_CHOSEN = "ridge 1e-3 per link and turn"
+BORLANGE_CHOSEN = "constants per turn, ridge 1e-3"
 _KNIES = "Knies, Lorca and Melo (2022), mean of `published_test_loglik.csv`"
-_OUR_TURNS = "limiirl: log out-degree, constants per link and turn"
+_OURS = "limiirl: log out-degree, constants per turn"
 
 
 def _borlange() -> RivalPart:
     settings = {
+        _OURS: BORLANGE_CANDIDATES[BORLANGE_CHOSEN],
         "limiirl: four attributes": RouteSetting(),
         "limiirl: log out-degree": RouteSetting(("next links",)),
-        "limiirl: log out-degree, link size": RouteSetting(("next links", "link size")),
         "limiirl: log out-degree, 2 intents": RouteSetting(("next links",), n_intents=2),
-        _OUR_TURNS: BORLANGE_CANDIDATES[BORLANGE_CHOSEN],
+        "limiirl: log out-degree, link size": RouteSetting(("next links", "link size")),
     }
     return RivalPart(
         "borlange",
@@ -215,7 +208,7 @@ def _borlange() -> RivalPart:
         f"{_TRIPS} trips",
         read_borlange,
         {name: partial(score_total, setting) for name, setting in settings.items()},
-        _OUR_TURNS,
+        _OURS,
         n_splits=20,
         published=(
             Published("recursive logit, travel time and link constant", -2067.74, _KNIES),
@@ -240,16 +233,14 @@ def _borlange_sample() -> RivalPart:
     return RivalPart(
         "borlange-sample",
         "Routes in Borlänge, full sample",
-        "1,832 trips on 7,288 links, without a test set: the log-likelihood of the trips that the models are fitted to.",
+        "1,832 trips on 7,288 links. Log-likelihood of the trips that the models are fitted to; no trips are held out.",
         "borlange",
         "sample",
         read_all_trips,
         {name: partial(score_total, setting) for name, setting in settings.items()},
         ours,
         published=(
-            Published(
-                "recursive logit", -6303.9, "Fosgerau, Frejinger and Karlström (2013), rounded"
-            ),
+            Published("recursive logit", -6303.9, "Fosgerau, Frejinger and Karlström (2013), rounded"),
             Published("nested recursive logit", -6187.9, "Mai, Fosgerau and Frejinger (2015), from memory"),
             Published("recursive logit with link size", -6045.6, "Mai, Fosgerau and Frejinger (2015), from memory"),
             Published(
@@ -271,26 +262,25 @@ def read_shanghai(folder: Path) -> list[Split]:
 
 SHANGHAI_CANDIDATES: Mapping[str, RouteSetting] = MappingProxyType(
     {
-        "ridge 3e-4 per link and turn": _penalised(3e-4, 3e-4),
-        "ridge 1e-4 per link, 3e-4 per turn": _penalised(1e-4, 3e-4),
-        "ridge 1e-4 per link and turn": _penalised(1e-4, 1e-4),
-        "ridge 3e-5 per link, 1e-4 per turn": _penalised(3e-5, 1e-4),
-        "ridge 2e-4 per turn": _per_turn(2e-4),
-        "ridge 1e-4 per link, 3e-4 per turn, 2 intents": _penalised(1e-4, 3e-4, 2),
+        "constants per turn, ridge 1e-3": _per_turn(1e-3),
+        "constants per turn, ridge 3e-4": _per_turn(3e-4),
+        "constants per turn, ridge 1e-4": _per_turn(1e-4),
+        "constants per link and turn, ridge 3e-4": _per_link_and_turn(3e-4),
     }
 )
 """Settings that were compared by cross-validation over the training paths of the first fold."""
-SHANGHAI_CHOSEN = "ridge 1e-4 per link and turn"
+SHANGHAI_CHOSEN = "constants per turn, ridge 3e-4"
 
 
 def _shanghai() -> RivalPart:
     settings = {
+        _OURS: SHANGHAI_CANDIDATES[SHANGHAI_CHOSEN],
         "limiirl: length": RouteSetting(("length only",)),
         "limiirl: ten features": RouteSetting(),
-        "limiirl: ten features, log out-degree": RouteSetting(("next links",)),
-        "limiirl: constants per link": RouteSetting(("links",), {"link ?*": 1e-4, "*": 0.0}),
-        "limiirl: constants per turn": RouteSetting(("turns",), {"turn ?*": 1e-4, "*": 0.0}),
-        _OUR_TURNS: SHANGHAI_CANDIDATES[SHANGHAI_CHOSEN],
+        "limiirl: log out-degree": RouteSetting(("next links",)),
+        "limiirl: log out-degree, constants per link": RouteSetting(
+            ("next links", "links"), {"link ?*": 1e-4, "*": 0.0}
+        ),
     }
     released = "released checkpoint, fold 0 only (`shanghai_taxi_rcm/cv/README.md` of the data)"
     return RivalPart(
@@ -303,7 +293,7 @@ def _shanghai() -> RivalPart:
         "path",
         read_shanghai,
         {name: partial(score_paths, setting) for name, setting in settings.items()},
-        _OUR_TURNS,
+        _OURS,
         n_splits=5,
         published=(Published("RCM-BC", -4.8965, released, figures={"edit": 0.2292, "bleu": 0.7262, "exact": 0.434}),),
         goals=(

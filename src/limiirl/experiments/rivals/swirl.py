@@ -120,7 +120,7 @@ def match_intents(truth: IntArray, labels: IntArray) -> float:
 
 
 def fit_baseline(make: Callable[[], Any], mdp: MDP, demos: Demonstrations) -> Model:
-    """Fit a model without rewards."""
+    """Fit a baseline, which has no rewards."""
     model = make().fit(demos, mdp)
     note = ", ".join(f"{x:.3g}" for x in np.atleast_1d(getattr(model, "concentration_", [])))
     return Model(model.predictive_log_prob, note=f"concentration {note}" if note else "")
@@ -331,7 +331,7 @@ def _mice() -> RivalPart:
         "mice",
         "Mice in a labyrinth, whole mice held out",
         "All bouts of 19 mice, ten of them water restricted. Each of five folds of whole mice is scored by fits to the "
-        "other mice. The settings are those that were chosen on the training windows of the other table, which are from ten of these "
+        "other mice. The settings were chosen on the training windows of the other table, which are from ten of these "
         "mice.",
         "mouse_labyrinth",
         "step",
