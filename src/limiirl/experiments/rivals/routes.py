@@ -23,6 +23,7 @@ from limiirl.forecast import Forecaster
 from limiirl.irl import DestinationMaxEnt, link_size
 from limiirl.mdp import (
     MDP,
+    RewardEnsemble,
     add_edge_features,
     add_goal_features,
     distance_to_goal,
@@ -111,7 +112,16 @@ def fit_routes(setting: RouteSetting, split: Split) -> IntentMixture:
         mdp = ATTRIBUTES[name](mdp, Demonstrations.concat([split.train, split.test]))
     model = DestinationMaxEnt(bounds=None, ridge=dict(setting.ridge) or 0.0)
     shared = list(setting.shared) or None
-    mixture = IntentMixture(setting.n_intents, model, shared=shared, accelerate=True, random_state=0)
+    init: str | RewardEnsemble = "kmeans"
+    if setting.n_intents == 1:
+        # Complete the search before EM, whose M-steps are truncated. The log-likelihood of one intent is concave, so
+        # that constants may start at 0, and other rewards at the maximum without constants.
+        everyone, start = np.ones((len(split.train), 1)), None
+        if (added := mdp.n_features - split.mdp.n_features) > 0:
+            start = DestinationMaxEnt(bounds=None).fit_many(split.mdp, split.train, everyone)
+            start = np.pad(start, [(0, 0), (0, added)])
+        init = RewardEnsemble(np.ones(1), model.fit_many(mdp, split.train, everyone, start))
+    mixture = IntentMixture(setting.n_intents, model, init=init, shared=shared, accelerate=True, random_state=0)
     return mixture.fit(mdp, split.train)
 
 
