@@ -16,7 +16,8 @@ def splits():
     """Trips of both intents, every fifth of which is held out."""
     data = make_commutes(300, seed=0)
     test = np.arange(300) % 5 == 0
-    mdp, demos = data.mdp.replace(feature_names=("minutes", "bend", "U-turn")), data.demos
+    mdp = data.mdp.replace(feature_names=("minutes", "bend", "U-turn"), state_names=None)
+    demos = data.demos.replace(ids=np.arange(300), state_names=None)
     return [Split(mdp, demos[~test], demos[test]), Split(mdp, demos[test], demos[~test])]
 
 
@@ -49,15 +50,18 @@ def test_selection_does_not_use_the_test_trips(splits):
     assert sorted(np.concatenate(folds).tolist()) == sorted(train.ids.tolist())
 
 
-def test_constants_are_penalised_and_shared_by_intents(splits):
+def test_constants_are_penalised(splits):
     one = fit_routes(RouteSetting(("next links", "turns"), RIDGE), splits[0])
     n = splits[0].mdp.n_edges
     assert one.thetas_.shape == (1, 4 + n)
     strong = fit_routes(RouteSetting(("next links", "turns"), {"turn ?*": 10.0, "*": 0.0}), splits[0])
     assert np.abs(strong.thetas_[0, 4:]).max() < 0.05 < np.abs(one.thetas_[0, 4:]).max()
-    two = fit_routes(RouteSetting(("turns",), RIDGE, 2, ("turn ?*",)), splits[0])
-    assert np.ptp(two.thetas_[:, 3:], axis=0).max() == 0.0
-    assert np.ptp(two.thetas_[:, :3], axis=0).min() > 0.01
+
+
+def test_intents_share_the_named_rewards(splits):
+    two = fit_routes(RouteSetting(n_intents=2, shared=("minutes",)), splits[0])
+    assert np.ptp(two.thetas_[:, 0]) == 0.0
+    assert np.ptp(two.thetas_[:, 1:], axis=0).min() > 0.01
 
 
 def test_link_size_uses_the_fixed_parameters(splits, monkeypatch):

@@ -70,13 +70,14 @@ class Published(NamedTuple):
 class Goal(NamedTuple):
     """A score that our method has to exceed or, with `below`, to stay below.
 
-    `attribute` is that of `RivalRow`, or a name in its figures.
+    `attribute` is that of `RivalRow`, or a name in its figures. The score is that of a `split`, or of all if it is None.
     """
 
     text: str
     threshold: float
     attribute: str = "held_out"
     below: bool = False
+    split: int | None = None
 
     def read(self, row: RivalRow) -> float:
         """Return the score of a row."""
@@ -280,7 +281,8 @@ class RivalResults:
         row = self.ours
         if row is None:
             return []
-        values = [goal.read(row) for goal in self.part.goals]
+        each = [_make_row(row.method, [record], []) for record in self.records[row.method, False]]
+        values = [goal.read(row if goal.split is None else each[goal.split]) for goal in self.part.goals]
         return [(goal, value, goal.is_reached(value)) for goal, value in zip(self.part.goals, values, strict=True)]
 
     def to_csv(self) -> str:
