@@ -143,7 +143,7 @@ SKIPPED = {
     "from_released",
 }
 # Drawings and parts of EM, which only the library calls.
-SKIPPED |= {"plot", "plot_memberships", "plot_rewards", "report", "draw_flow", "set_params", "get_params", "to_frame"}
+SKIPPED |= {"plot_rewards", "report", "draw_flow", "set_params", "get_params"}
 SKIPPED |= {
     "fit_from",
     "make_problem",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
+    from limiirl.report import compare
     from limiirl.switching import SwitchingMixture, select_switching
 
 _HOMES = {
@@ -42,6 +43,7 @@ _HOMES = {
     "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
     "limiirl.mdp": ("MDP", "RewardEnsemble"),
     "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
+    "limiirl.report": ("compare",),
     "limiirl.switching": ("SwitchingMixture", "select_switching"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -50,7 +52,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
     "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "SwitchingMixture", "__version__",
-    "baselines", "datasets", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads",
+    "baselines", "compare", "datasets", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads",
     "select_intents", "select_switching", "streams", "testing", "theory", "with_counter", "with_history", "worlds",
 ]
 # fmt: on

@@ -15,6 +15,7 @@ from limiirl.mdp import add_goal_features
 ESTIMATES = [-2.494, -0.933, -0.411, -4.459]
 LOG_LIKELIHOOD = -6302.93
 ERRORS = [0.0644, 0.0263, 0.0103, 0.1129]
+ROBUST_ERRORS = [0.0980, 0.0297, 0.0127, 0.1140]
 
 
 def read(folder: Path) -> tuple[ll.MDP, ll.Demonstrations]:
@@ -42,6 +43,17 @@ def test_standard_errors_are_those_of_the_observed_information(shared_data: Call
     errors = mix.standard_errors()
     assert errors.method == "observed information"
     np.testing.assert_allclose(errors.thetas[0], ERRORS, rtol=0.0, atol=6e-5)
+    robust = mix.standard_errors(covariance="robust")
+    np.testing.assert_allclose(robust.thetas[0], ROBUST_ERRORS, rtol=0.0, atol=6e-5)
+    assert str(len(demos)) in robust.method
+    summary = mix.summary(covariance="robust")
+    np.testing.assert_allclose(summary.t_values[0], np.divide(ESTIMATES, ROBUST_ERRORS), rtol=2e-3)
+    # Without costs, the network of links has an infinite partition function.
+    assert np.isnan(summary.rho_squared)
+    ratio = mix.delta_method(lambda weights, thetas: thetas[0, 1] / thetas[0, 0])  # left turns in minutes
+    time, left = mix.thetas_[0, :2]
+    variance, gradient = errors.covariance[1:3, 1:3], np.array([-left / time**2, 1.0 / time])
+    np.testing.assert_allclose(ratio.error, np.sqrt(gradient @ variance @ gradient), rtol=1e-5)
 
 
 @pytest.mark.slow

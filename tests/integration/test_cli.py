@@ -106,6 +106,22 @@ def test_fit_by_group_and_as_json(folder):
     assert pd.read_csv(folder / "groups.csv").columns[0] == "group"
 
 
+def test_predict_compares_groups_between_conditions(folder):
+    limiirl(folder, "fit", "walks.csv", *FIT, "--out", "compared")
+    table = pd.read_csv(folder / "walks.csv")
+    table["diet"] = np.where(table.group.str[1:].astype(int) < 6, "fish", "corn")
+    table.to_csv(folder / "fed.csv", index=False)
+    facts = json.loads(limiirl(folder, "predict", "compared", "fed.csv", "--condition", "diet", "--json").stdout)
+    demos = Demonstrations.from_file(folder / "fed.csv")
+    diet = np.where(np.char.lstrip(demos.groups.astype(str), "g").astype(int) < 6, "fish", "corn")
+    wanted = IntentMixture.load(folder / "compared").compare_groups(demos, demos.groups, diet)
+    assert [row["p"] for row in facts["comparison"]["rows"]] == [row.p for row in wanted.rows]
+    assert len(wanted.rows) > 1
+    assert str(wanted) in limiirl(folder, "predict", "compared", "fed.csv", "--condition", "diet").stdout
+    refused = ("predict", "compared", "fed.csv", "--condition", "diet", "--partial", "--json")
+    assert read_error(limiirl(folder, *refused, code=2).stderr, folder) == ("--condition", "diet")
+
+
 def test_fit_predict_evaluate_and_report_with_covariates(folder):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"demo": [f"walk {i}" for i in range(60)][::-1], "age": rng.normal(size=60)})
@@ -137,6 +153,7 @@ def test_fit_without_an_mdp_estimates_one(folder):
     assert "2 intents behind 60 demonstrations" in done.stdout
     assert "limiirl: warning: EM did not converge in 3 iterations" in done.stderr
     assert "Traceback" not in done.stderr
+    assert IntentMixture.load(folder / "estimated").max_iter == 3
 
 
 def test_select(folder):
@@ -153,6 +170,8 @@ def test_select(folder):
         "irl__max_length=7",
     )
     done = limiirl(folder, "select", "walks.parquet", *options, "--plot", "criteria.png", "--out", "best")
+    best = IntentMixture.load(folder / "best")
+    assert (best.max_iter, best.likelihood_tol) == (500, 1e-5)
     assert "BIC" in done.stdout
     assert (folder / "criteria.png").read_bytes().startswith(b"\x89PNG")
     best = IntentMixture.load(folder / "best")

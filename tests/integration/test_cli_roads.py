@@ -8,6 +8,7 @@ import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import typer
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt
 from limiirl.cli import app, main
+from limiirl.cli.inputs import command_line
 from limiirl.cli.reproduce import _plain, format_drivers
 from limiirl.experiments import DriverPlan, DriverRecord, DriverResults
 from limiirl.forecast import Forecaster
@@ -123,7 +125,13 @@ class TestBuild:
         quiet = limiirl(folder, "roads", "build", "map.osm", "--out", "small.npz", "--page", "map-page", "--json")
         assert json.loads(quiet.stdout)["saved"] == "small.npz"  # stdout has the JSON only
         assert f"Report: {Path('map-page/index.html')}" in quiet.stderr
-        assert is_report(folder / "map-page" / "index.html", "segments")
+        assert is_report(folder / "map-page" / "index.html", "segments", "limiirl roads build map.osm --out small.npz")
+
+
+def test_pages_do_not_show_masked_places():
+    words = ["roads", "match", "town.npz", "--mask", "41.15,-8.61,300", "--mask=41.2,-8.7,100", "--page", "quality"]
+    command = command_line(SimpleNamespace(obj=words))
+    assert command == "limiirl roads match town.npz --mask PLACE --mask=PLACE --page quality"
 
 
 class TestMatch:

@@ -13,6 +13,7 @@ PROGRAMS = [
     "extending.md",
     "report.md",
     "evaluating.md",
+    "inference.md",
     "experiments.md",
     "sigma_girl.md",
     "models.md",

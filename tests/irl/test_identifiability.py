@@ -7,11 +7,12 @@ import pytest
 from scipy import sparse
 
 from limiirl.demos import Demonstrations
-from limiirl.errors import IdentifiabilityWarning
-from limiirl.irl import MaxEnt
+from limiirl.errors import IdentifiabilityWarning, InvalidParameter
+from limiirl.irl import MaxCausalEnt, MaxEnt, compare_environments
 from limiirl.irl.identifiability import describe, null_directions, variation
 from limiirl.mdp import MDP
 from limiirl.worlds import ElementWorld, RoadGrid
+from tests.helpers import raises
 from tests.oracles.likelihood import small_mdp
 
 
@@ -294,3 +295,53 @@ def test_a_fit_keeps_what_the_start_had_in_null_directions():
 
 def test_no_warning_if_all_directions_are_identified():
     MaxEnt(4).fit(small_mdp(), Demonstrations.from_lists([[0, 1, 3], [0, 2], [1, 3]], [[0, 1], [0], [0]]))
+
+
+class TestEnvironments:
+    """Two MDPs, or two discounts, identify directions that one does not."""
+
+    names = ("a", "b", "c")
+    rng = np.random.default_rng(0)
+
+    def world(self, features, names=names, gamma=0.9):
+        return MDP.from_edges([0, 0, 1, 2], [1, 2, 0, 0], gamma=gamma, state_features=features, feature_names=names)
+
+    def test_joint_null_space_is_the_intersection(self):
+        one = self.world(np.eye(3))
+        report = compare_environments(MaxCausalEnt(), [one, one])
+        (alone,) = compare_environments(MaxCausalEnt(), [one]).separate
+        assert report.joint.shape == alone.shape
+        np.testing.assert_allclose(report.joint.T @ report.joint, alone.T @ alone, atol=1e-9)
+        assert report.find_resolved(0).shape == (0, 3)
+
+    def test_another_discount_identifies_a_direction(self):
+        worlds = [self.world(np.eye(3), gamma=gamma) for gamma in (0.9, 0.5)]
+        features = np.random.default_rng(1).normal(size=(3, 3))
+        worlds.append(self.world(features))
+        report = compare_environments(MaxCausalEnt(), worlds)
+        for mdp, null in zip(worlds, report.separate, strict=True):
+            theta = np.array([0.3, -1.0, 0.5])
+            for direction in null:
+                policies = [MaxCausalEnt().policy(mdp, at) for at in (theta, theta + 2.0 * direction)]
+                np.testing.assert_allclose(policies[0], policies[1], atol=1e-8)
+        assert len(report.joint) < min(len(null) for null in report.separate)
+        gained = report.find_resolved(0)
+        assert len(gained) == len(report.separate[0]) - len(report.joint)
+        np.testing.assert_allclose(gained @ report.joint.T, 0.0, atol=1e-9)
+
+    def test_features_are_matched_by_name_and_missing_features_are_null(self):
+        features = np.random.default_rng(2).normal(size=(3, 3))
+        one, other = self.world(features), self.world(features[:, [2, 0]], names=("c", "a"))
+        report = compare_environments(MaxCausalEnt(), [other, one])
+        assert report.feature_names == ("c", "a", "b")
+        assert np.any(np.all(np.abs(report.separate[0] - [0.0, 0.0, 1.0]) < 1e-12, axis=1))
+        turned = compare_environments(MaxCausalEnt(), [one]).separate[0][:, [2, 0, 1]]
+        np.testing.assert_allclose(report.separate[1].T @ report.separate[1], turned.T @ turned, atol=1e-9)
+
+    def test_invalid_arguments(self):
+        with raises(InvalidParameter, parameter="mdps", value=0):
+            compare_environments(MaxCausalEnt(), [])
+        with raises(InvalidParameter, parameter="theta", value="z"):
+            compare_environments(MaxCausalEnt(), [self.world(np.eye(3))], {"z": 1.0})
+        with raises(InvalidParameter, parameter="model", value="object"):
+            compare_environments(object(), [self.world(np.eye(3))])

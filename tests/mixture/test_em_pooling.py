@@ -82,7 +82,9 @@ def test_errors_and_criteria_count_shared_rewards_once() -> None:
     np.testing.assert_allclose(mix.bic(), -2.0 * log_likelihood + 6 * np.log(len(case.demos)), rtol=1e-9)
     assert mix.summary().n_free == 6
     np.testing.assert_allclose(errors.thetas[0, 0], errors.thetas[1, 0], rtol=1e-9)
-    np.testing.assert_allclose(errors.of_contrasts([[1.0, 0.0, 0.0], [0.0, 1.0, -1.0]])[:, 0], errors.thetas[:, 0])
+    np.testing.assert_allclose(
+        errors.of_contrasts([[1.0, 0.0, 0.0], [0.0, 1.0, -1.0]])[:, 0], errors.thetas[:, 0], rtol=1e-9
+    )
     # The covariance is the inverse of the Hessian of the penalised likelihood in the joint parameters.
     problem = mix._problem
     marginal = MarginalLikelihood(problem, 2, np.ones(3), Pooling(np.array([True, False, False])))

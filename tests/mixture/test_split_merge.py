@@ -10,7 +10,7 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, Re
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
 from limiirl.irl.problem import make_problem
 from limiirl.mixture.em import Settings, Solution, Start, run
-from limiirl.mixture.split_merge import cheapest_merger, propose_moves, refine, split_in_two
+from limiirl.mixture.restarts import cheapest_merger, propose_moves, refine, split_in_two
 from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
 

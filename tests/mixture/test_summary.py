@@ -84,18 +84,24 @@ def test_text_of_the_summary():
     assert row(str(endless.summary()), "model").endswith("), trajectories of unbounded length that stop anywhere")
     assert row(text, "init") == "init a given ensemble"
     assert row(text, "EM") == f"EM converged after {mix.n_iter_} iterations"
-    assert row(text, "log-likelihood") == f"log-likelihood {mix.log_likelihood_:.4f} per demonstration"
+    assert row(text, "log-likelihood") == (
+        f"log-likelihood {mix.log_likelihood_:.4f} per demonstration, {100 * mix.log_likelihood_:.2f} in total"
+    )
     assert row(text, "BIC") == f"BIC {mix.bic(DEMOS):.1f}, with 5 free parameters"
     assert row(text, "initialisations") == "initialisations 1, given"
     once = fit_mixture(init="kmeans", max_iter=0, random_state=0).summary()
     assert row(str(once), "initialisations").startswith("initialisations 1; raise n_init")
-    assert row(text, "intent") == "intent 0 intent 1"
+    assert row(text, "intent") == "intent 0 t p intent 1 t p"
     errors = mix.standard_errors()
     weights = [f"{100 * w:.1f} % ± {100 * e:.1f}" for w, e in zip(mix.weights_, errors.weights, strict=True)]
     assert row(text, "weight") == f"weight {' '.join(weights)}"
     assert row(text, "expected size") == f"expected size {mix.weights_[0] * 100:.1f} {mix.weights_[1] * 100:.1f}"
     assert row(text, "assigned") == f"assigned {np.sum(mix.labels_ == 0)} {np.sum(mix.labels_ == 1)}"
-    left = [f"{t:.2f} ± {e:.2f}" for t, e in zip(mix.thetas_[:, 0], errors.thetas[:, 0], strict=True)]
+    columns = (mix.thetas_[:, 0], errors.thetas[:, 0], errors.t[:, 0], errors.p[:, 0])
+    left = [
+        f"{x:.2f} ± {e:.2f} {t:.2f} {f'{p:.2g}' if p < 0.001 else f'{p:.3f}'}"
+        for x, e, t, p in zip(*columns, strict=True)
+    ]
     assert row(text, "left") == f"left {' '.join(left)}"
     assert "± one standard error" in text
     assert all(line == line.rstrip() for line in text.splitlines())
@@ -241,7 +247,7 @@ def test_summary_has_html():
     assert "right &lt;b&gt;" in html
     assert "<b>IntentMixture: 2 intents behind 100 demonstrations</b>" in html
     assert html.count("<table>") == html.count("</table>") == 2
-    assert html.count("<tr>") == html.count("</tr>") == 6 + 4 + 2
+    assert html.count("<tr>") == html.count("</tr>") == 7 + 4 + 2
     assert "<th>intent 1</th>" in html
 
 
@@ -280,7 +286,9 @@ def test_rewards_are_printed_to_two_digits_of_their_errors():
     )
     table = [re.sub(r"\s+", " ", line.strip()) for line in str(result).splitlines() if re.match(r"  [a-e] ", line)]
     one = ["1235 ± 23", "0.0123 ± 0.0012", "1e-09 ± 2e-09", "12 ± 1.2e+03", "3.0000 ± 0.0000"]
-    assert table == [f"{name} {cell} {cell}" for name, cell in zip("abcde", one, strict=True)]
+    tests = ["52.76 0", "10.04 1.1e-23", "0.50 0.617", "0.01 0.992", ""]
+    cells = [f"{cell} {test}".strip() for cell, test in zip(one, tests, strict=True)]
+    assert table == [f"{name} {cell} {cell}" for name, cell in zip("abcde", cells, strict=True)]
 
 
 def test_summary_requires_a_fit():
@@ -356,9 +364,21 @@ def test_frames_have_one_row_per_reward_and_per_unit():
     assert len(frame) == K * d
     row = frame[(frame.intent == 1) & (frame.feature == summary.feature_names[0])].iloc[0]
     assert (row.reward, row.weight) == (summary.thetas[1, 0], summary.weights[1])
+    assert mix.to_frame().equals(frame)
     members = membership_table(mix, demos).to_frame()
     np.testing.assert_array_equal(members["probability_1"], mix.predict_proba(demos)[:, 1])
     assert members["intent"].tolist() == mix.predict(demos).tolist()
+
+
+def test_escape_sequences_in_names_are_printed_as_text():
+    names = ["door", "\x1b[2Jfood", "water"]
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_names=names)
+    demos = Demonstrations.from_lists([["door", names[1]], ["door", "water"]] * 4, groups=["\x1b[31m", "b"] * 4)
+    mix = IntentMixture(1, MaxEnt(bounds=(-3, 3))).fit(mdp, demos)
+    table = membership_table(mix, demos)
+    for text in (str(mix.summary()), str(table), str(table.groups)):
+        assert "\x1b" not in text
+        assert "\\x1b[" in text
 
 
 def test_frames_require_pandas(monkeypatch):

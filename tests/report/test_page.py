@@ -158,6 +158,19 @@ def test_links_and_scripts_in_figures_are_removed() -> None:
         assert "example.org" not in text
 
 
+def test_control_characters_and_missing_glyphs_do_not_prevent_a_figure() -> None:
+    def draw() -> Drawing:
+        drawing = Drawing()
+        axes = drawing.add_subplot()
+        axes.set_yticks([0.2, 0.8], ["\x1b[31mred", "\u6771\u4eac"])
+        return drawing
+
+    picture = render(draw, "x", "T", "A.")
+    for text in (picture.inline, picture.svg.decode()):
+        assert "\ufffd[31mred" in text
+        assert "\u6771\u4eac" in text
+
+
 def test_figures_are_deterministic_and_files_have_a_white_background() -> None:
     first, second = render(curves, "x", "T", "A."), render(curves, "x", "T", "A.")
     assert first == second

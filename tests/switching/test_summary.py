@@ -37,7 +37,7 @@ def test_fields_are_those_of_the_mixture(fitted):
 def test_frame_has_one_row_per_parameter(fitted):
     sw, _ = fitted
     frame = sw.summary().to_frame()
-    assert list(frame.columns) == ["intent", "parameter", "name", "value", "standard_error", "status"]
+    assert list(frame.columns) == ["intent", "parameter", "name", "value", "standard_error", "t", "p", "status"]
     K, d = sw.thetas_.shape
     assert len(frame) == K * (4 + K + d)
     rewards = frame[frame["parameter"] == "reward"]

@@ -4,9 +4,13 @@ import ast
 import contextlib
 import math
 import os
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import typer
 
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
@@ -380,10 +384,21 @@ def _check_output(out: Path, option: str, inputs: tuple[Path | None, ...]) -> No
     raise InvalidFile(f"--{option} {out} {reason}", parameter=option, value=str(out))
 
 
-def write_page(report: "Report", folder: Path, as_json: bool) -> None:
-    """Write a report and print its path (to stderr if --json is set)."""
-    from limiirl.report import write
+def command_line(context: typer.Context) -> str:
+    """Return the current command line; the places of --mask are replaced, because a page must not show them."""
+    words = [str(word) for word in context.obj or []]
+    hidden = [
+        "--mask=PLACE" if word.startswith("--mask=") else "PLACE" if before == "--mask" else word
+        for before, word in zip(["", *words], words, strict=False)
+    ]
+    return shlex.join(["limiirl", *hidden])
 
+
+def write_page(context: typer.Context, report: "Report", folder: Path, as_json: bool) -> None:
+    """Write a report that contains the command, and print its path (to stderr if --json is set)."""
+    from limiirl.report import Code, write
+
+    report = replace(report, methods=[*report.methods, Code(command_line(context), title="Command")])
     echo(f"Report: {write(report, folder)}", err=as_json)
 
 

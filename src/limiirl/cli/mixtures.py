@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 # Steps times features from which `select` uses one process per CPU. Below this, the fits take only a few seconds, about
 # as long as starting the processes.
 _MANY_COUNTS = 1_000_000
+# EM with overlapping intents may need several hundred iterations: 300 for three intents of six mice. The library's
+# limit of 100 would end such a fit with a warning.
+_MAX_ITER = 500
+# `select` fits many mixtures and compares likelihoods: EM also ends at this gain in nats per demonstration or group.
+_SELECT_TOL = 1e-5
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
@@ -84,6 +89,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
+    parameters["max_iter"] = _MAX_ITER
     mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
@@ -355,13 +361,15 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     cut: options.Cut = None,
     covariates: options.Covariates = None,
     by_group: options.ByGroup = False,
+    condition: options.Condition = None,
     report: ReportFolder = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Predict the intent of each demonstration, group or step.
 
-    Prints the most likely intent and the probabilities of all intents. For a mixture written by `limiirl switch`, --out
-    has one row per step, and --segments one row per segment.
+    Prints the most likely intent and the probabilities of all intents. With --condition, also compares the mixture
+    weights and rewards of groups between conditions, by a permutation test over groups. For a mixture written by
+    `limiirl switch`, --out has one row per step, and --segments one row per segment.
     """
     from limiirl import IntentMixture
     from limiirl.mixture import check_suffix, membership_table
@@ -373,7 +381,7 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
         check_file(path, mixture, demos, covariates, option=option)
     check_report(report, mixture, demos, covariates)
     if is_saved(mixture):
-        for name, value in (("partial", partial), ("by_group", by_group)):
+        for name, value in (("partial", partial), ("by_group", by_group), ("condition", condition)):
             if value:
                 rule = "cannot be combined with intents that switch within recordings"
                 raise InvalidParameter.of(name, value, rule, remedy=f"Omit --{name.replace('_', '-')}.")
@@ -385,13 +393,19 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
         raise InvalidParameter.of("segments", str(segments), rule, remedy="Omit --segments.")
     data = read_demos(demos, columns, cut)
     fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    more = read_condition(demos, condition, columns)
+    if more and partial:
+        rule = "cannot be combined with prefixes of trajectories"
+        raise InvalidParameter.of("condition", condition, rule, remedy="Omit --partial.")
     table = membership_table(fitted, data, groups, covariates=known, partial=partial)
+    compared = fitted.compare_groups(data, data.groups, covariates=known, **more) if more else None
     if out is not None:
         table.write(out)
     if as_json:
-        options.echo(json.dumps(table.to_dict()))
+        options.echo(json.dumps(table.to_dict() | ({} if compared is None else {"comparison": compared.to_dict()})))
     else:
-        options.echo(str(table) + ("" if out is None else f"\n\nSaved to {out}."))
+        texts = [str(table), *([] if compared is None else [str(compared)])]
+        options.echo("\n\n".join([*texts, *([] if out is None else [f"Saved to {out}."])]))
     write_page(context, report, fitted, data, groups, covariates=known)
 
 
@@ -439,7 +453,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     backend = options.resolve_executor(executor, workers, scheduler)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
-    mixture = make_mixture(1, problem.irl, options.with_device(settings, device), init=init)
+    parameters: dict[str, Any] = {"init": init, "max_iter": _MAX_ITER, "likelihood_tol": _SELECT_TOL}
+    mixture = make_mixture(1, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     if (

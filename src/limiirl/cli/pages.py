@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from limiirl._progress import show_progress
 from limiirl.cli.inputs import (
     check_exists,
     check_page,
+    command_line,
     get_groups,
     read_covariates,
     read_demos,
@@ -70,11 +70,6 @@ def write_page(
     with show_progress("page") as progress:
         path = write(mixture, folder, demos, progress, groups=groups, command=command_line(context), **options)
     echo(f"Report: {path}", err=True)
-
-
-def command_line(context: typer.Context) -> str:
-    """Return the current command line."""
-    return shlex.join(["limiirl", *(context.obj or [])])
 
 
 def describe_data(

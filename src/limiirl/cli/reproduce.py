@@ -170,7 +170,7 @@ def _reproduce_rivals(run: _Run, data: Path | None, names: list[str], command: s
     """Run the trials that are missing from the run folder, print the scores, and write the page."""
     from limiirl.experiments.rivals import RIVAL_PARTS, choose_parts, run_rivals
     from limiirl.report import write
-    from limiirl.report.rivals import format_rivals, rivals_report
+    from limiirl.report.studies import format_rivals, rivals_report
 
     if data is None:
         folders = ", ".join(part.folder for part in RIVAL_PARTS.values())

@@ -36,6 +36,7 @@ app = options.make_app("Learn driving styles from GPS traces and forecast trips.
 
 
 def build(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     source: Annotated[
         Path,
         typer.Argument(
@@ -86,10 +87,11 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import network_page
 
-        write_page(network_page(network), page, as_json)
+        write_page(context, network_page(network), page, as_json)
 
 
 def match(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     network: options.Network,
     trips: Annotated[
         Path,
@@ -156,26 +158,32 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         matches = match_trips(roads, cleaned, method, progress=progress, **settings)
     matches.save(out)
     quality = measure_quality(roads, cleaned, matches)
+    _print_quality(quality, cleaned, matches, network, out, as_json)
+    write_geojson(matches, roads, geojson, as_json)
+    if page is not None:
+        from limiirl.report.roads import quality_page
+
+        write_page(context, quality_page(roads, cleaned, matches, quality, examples=not no_examples), page, as_json)
+
+
+def _print_quality(quality: Any, cleaned: Any, matches: Any, network: Path, out: Path, as_json: bool) -> None:
+    """Print the number of matched trips, the number of dropped fixes by reason, and the next command."""
     counts = {"trips": quality.n_trips, "matched_end_to_end": quality.n_whole, "fixes_matched": quality.n_fixes_matched}
     losses: dict[str, Any] = {"fixes_dropped": dict(quality.dropped), "cuts": dict(cleaned.cuts)}
     losses |= {"trips_lost": dict(quality.lost), "unread": dict(quality.unread), "matching": dict(quality.reasons)}
     if as_json:
         options.echo(json.dumps(counts | losses | {"saved": str(out)}))
+        return
+    noise = f"{matches.settings['sigma_m']:.1f} m per coordinate"
+    options.echo(f"{quality}\n  noise      {noise}\n\n{format_facts(losses)}\n\nSaved to {out}.")
+    if quality.n_whole:
+        options.echo(f"Learn driving styles with `limiirl roads fit {network} {out}`.")
     else:
-        noise = f"{matches.settings['sigma_m']:.1f} m per coordinate"
-        options.echo(f"{quality}\n  noise      {noise}\n\n{format_facts(losses)}\n\nSaved to {out}.")
-        if quality.n_whole:
-            options.echo(f"Learn driving styles with `limiirl roads fit {network} {out}`.")
-        else:
-            options.echo("No trip was matched completely. Check that the map covers the trips.")
-    write_geojson(matches, roads, geojson, as_json)
-    if page is not None:
-        from limiirl.report.roads import quality_page
-
-        write_page(quality_page(roads, cleaned, matches, quality, examples=not no_examples), page, as_json)
+        options.echo("No trip was matched completely. Check that the map covers the trips.")
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     network: options.Network,
     matches: options.MatchesFile,
     n_intents: Annotated[
@@ -251,7 +259,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import styles_report
 
-        write_page(styles_report(roads, result, examples=not no_examples), page, as_json)
+        write_page(context, styles_report(roads, result, examples=not no_examples), page, as_json)
 
 
 def _resolve_executor(

@@ -38,6 +38,7 @@ _GIVEN_ENDS = (
 
 
 def forecast(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     network: Network,
     styles: Styles,
     matches: MatchesFile,
@@ -90,7 +91,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     echo(json.dumps(facts) if as_json else "\n".join(_format_forecast(roads, example, facts)))
     write_geojson(example.routes, roads, geojson, as_json)
     if page is not None:
-        write_page(forecast_page(roads, example), page, as_json)
+        write_page(context, forecast_page(roads, example), page, as_json)
 
 
 def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[str, Any]) -> Iterator[str]:
@@ -203,6 +204,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 def close(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     network: Network,
     styles: Styles,
     matches: MatchesFile,
@@ -262,7 +264,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     if page is not None:
         from limiirl.report.roads import change_page
 
-        write_page(change_page(closure), page, as_json)
+        write_page(context, change_page(closure), page, as_json)
 
 
 def _find_segments(

@@ -4,8 +4,13 @@ Nothing is downloaded. Every function returns a `Dataset` with an MDP and demons
 """
 
 from limiirl.datasets.base import Dataset
-from limiirl.datasets.mice import load_mouse_labyrinth, load_swirl_gridworld, load_swirl_labyrinth
-from limiirl.datasets.routes import load_borlange, load_shanghai
+from limiirl.datasets.published import (
+    load_borlange,
+    load_mouse_labyrinth,
+    load_shanghai,
+    load_swirl_gridworld,
+    load_swirl_labyrinth,
+)
 from limiirl.datasets.simulated import make_commutes, make_foraging
 
 __all__ = [

@@ -30,6 +30,7 @@ from limiirl.irl.destination.dense import make_goal_values
 from limiirl.irl.destination.model import DestinationMaxEnt, group_conditions, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.estimator import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
+from limiirl.irl.identifiability import Identifiability, compare_environments
 from limiirl.irl.maxent.inference import prefix_continuations
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
@@ -68,6 +69,7 @@ __all__ = [
     "GoalPathSums",
     "GoalValues",
     "IRLModel",
+    "Identifiability",
     "MaxCausalEnt",
     "MaxEnt",
     "MaxEntProblem",
@@ -87,6 +89,7 @@ __all__ = [
     "choose_device",
     "choose_features",
     "choose_model",
+    "compare_environments",
     "default_model",
     "evaluate_separately",
     "group_conditions",

@@ -21,6 +21,7 @@ from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
     from limiirl.irl.maxent.gpu import GpuBackend
+    from limiirl.mixture import StandardErrors, Summary
 
 
 DEVICES = ("cpu", "gpu", "auto")
@@ -108,6 +109,58 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
         self.result_ = validate.with_identifiability(result, directions, self.bounds, mdp)
         self.theta_ = self.result_.theta
         return self.theta_
+
+    def summary(
+        self,
+        mdp: MDP,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariance: str = "observed",
+        clusters: ArrayLike | None = None,
+    ) -> Summary:
+        """Return a summary of the last `fit`: likelihood, and rewards with standard errors, t-values and p-values.
+
+        It equals that of a mixture of one intent. Demonstrations have weights of 1.
+
+        Parameters
+        ----------
+        mdp, demos : MDP, Demonstrations
+            The arguments of `fit`.
+        groups : (N,), optional
+            Groups of demonstrations that count as one unit each.
+        covariance : {"observed", "robust", "cluster"}
+        clusters : (N,), optional
+            See `IntentMixture.standard_errors`.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]], feature_names=["going on"])
+        >>> demos = Demonstrations.from_lists([[0]] * 20 + [[0, 1]] * 60)
+        >>> irl = MaxEnt(2, bounds=None)
+        >>> theta = irl.fit(mdp, demos)
+        >>> irl.summary(mdp, demos, covariance="robust").errors.round(4).tolist()
+        [[0.2598]]
+        """
+        from limiirl.mixture import summarise_model
+
+        return summarise_model(self, mdp, demos, groups, covariance, clusters)
+
+    def standard_errors(
+        self,
+        mdp: MDP,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        *,
+        covariance: str = "observed",
+        clusters: ArrayLike | None = None,
+    ) -> StandardErrors:
+        """Return standard errors of the last `fit`, as of a mixture of one intent; see `summary`."""
+        from limiirl.mixture import problem_of_model, standard_errors
+
+        problem, theta = problem_of_model(self, mdp, demos, groups)
+        return standard_errors(problem, np.ones(1), theta, covariance, clusters)
 
     def fit_many(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None

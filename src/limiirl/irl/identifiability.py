@@ -6,17 +6,22 @@ indicators of speed limits, all multiplied by length, have one null direction, b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from limiirl._typing import FloatArray
+from limiirl.errors import InvalidParameter
+from limiirl.irl.problem import OptionalMembers
 from limiirl.mdp import MDP
 
 # Eigenvalues up to this size, for features of unit size, are treated as zero. Rounding errors are about 1e-13.
 _NULL = 1e-10
+# Sums of squared projections up to this size, for unit directions, are treated as zero.
+_SEPARATE = 1e-8
 
 
 def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, FloatArray]:
@@ -87,10 +92,14 @@ def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     directions = (vectors[:, values <= _NULL * gram.shape[0]] / scale[:, None]).T
     if not directions.size:
         return np.empty((0, gram.shape[0]))
-    basis = np.linalg.svd(directions, full_matrices=False)[2]
-    # Make the signs unique: the largest entry of each direction is positive.
-    largest = basis[np.arange(basis.shape[0]), np.argmax(np.abs(basis), axis=1)]
-    return np.asarray(basis * np.sign(largest)[:, None])
+    return _orient(np.linalg.svd(directions, full_matrices=False)[2])
+
+
+def _orient(basis: FloatArray) -> FloatArray:
+    """Make the signs unique: the first of the largest entries of each direction is positive."""
+    size = np.abs(basis)
+    first = np.argmax(size >= size.max(axis=1, initial=0.0, keepdims=True) - _NULL, axis=1)
+    return np.asarray(basis * np.sign(basis[np.arange(len(basis)), first])[:, None])
 
 
 def describe(directions: FloatArray, names: Sequence[str], most: int = 4) -> str:
@@ -107,3 +116,94 @@ def describe(directions: FloatArray, names: Sequence[str], most: int = 4) -> str
     subject = "it involves" if directions.shape[0] == 1 else "they involve"
     of = f"{directions.shape[0]} of {directions.shape[1]}"
     return f"{of} directions in reward space cannot be identified; {subject} {listed}"
+
+
+@dataclass(frozen=True, eq=False)
+class Identifiability:
+    """Null directions of rewards in several environments, separately and together.
+
+    Attributes
+    ----------
+    feature_names : tuple of str
+        Names of the d features of all environments.
+    separate : tuple of (m_e, d)
+        Orthonormal null directions of each environment. A feature that an environment does not have is null in it.
+    joint : (m, d)
+        Orthonormal directions that are null in every environment.
+    """
+
+    feature_names: tuple[str, ...]
+    separate: tuple[FloatArray, ...]
+    joint: FloatArray
+
+    def find_resolved(self, e: int) -> FloatArray:
+        """Return orthonormal directions that are null in environment e, and that the other environments identify."""
+        own = self.separate[e]
+        outside = own - own @ self.joint.T @ self.joint
+        values, rows = np.linalg.svd(outside, full_matrices=False)[1:]
+        return _orient(rows[values > _SEPARATE])
+
+    def __str__(self) -> str:
+        full = "all directions in reward space are identified"
+        lines = [
+            f"environment {e}: {describe(null, self.feature_names) if len(null) else full}"
+            for e, null in enumerate(self.separate)
+        ]
+        return "\n".join([*lines, f"together: {describe(self.joint, self.feature_names) if len(self.joint) else full}"])
+
+
+def compare_environments(model: Any, mdps: Sequence[MDP], theta: Mapping[str, float] | None = None) -> Identifiability:
+    """Find which directions of the reward several environments identify, alone and together.
+
+    Environments may be different MDPs, or the same MDP with different discounts (`mdp.replace(gamma=...)`), start
+    distributions or absorbing states. Features are matched by name.
+
+    Parameters
+    ----------
+    model : model with `null_directions`
+    mdps : sequence of MDP
+    theta : mapping from feature names to rewards, optional
+        Rewards at which null directions are computed, if they depend on the rewards (`null_directions_vary`); by
+        default 0.
+
+    Examples
+    --------
+    Without a terminal state, a constant reward does not change the policy. In the second environment, it does, but the
+    only choice is between the end and a cycle of both states.
+
+    >>> from limiirl import MDP, MaxCausalEnt
+    >>> names = ["rest", "work"]
+    >>> cycle = MDP.from_edges([0, 0, 1], [0, 1, 0], gamma=0.9, state_features=[[1, 0], [0, 1]], feature_names=names)
+    >>> ends = MDP.from_edges(
+    ...     [0, 0, 1], [1, 2, 0], gamma=0.9, state_features=[[0, 1], [1, 0], [0, 0]], feature_names=names[::-1]
+    ... )
+    >>> report = compare_environments(MaxCausalEnt(), [cycle, ends])
+    >>> print(report)
+    environment 0: 1 of 2 directions in reward space cannot be identified; it involves rest, work
+    environment 1: 1 of 2 directions in reward space cannot be identified; it involves rest, work
+    together: all directions in reward space are identified
+    >>> report.find_resolved(0).round(2).tolist()
+    [[0.71, 0.71]]
+    """
+    own = OptionalMembers.of(model).null_directions
+    if own is None:
+        raise InvalidParameter.of("model", type(model).__name__, "must have the method null_directions")
+    if not mdps:
+        raise InvalidParameter.of("mdps", 0, "must contain at least one MDP")
+    names = tuple(dict.fromkeys(name for mdp in mdps for name in mdp.feature_names))
+    rewards = {} if theta is None else dict(theta)
+    unknown = [name for name in rewards if name not in names]
+    if unknown:
+        raise InvalidParameter.of("theta", unknown[0], "must have names of features")
+    d, separate = len(names), []
+    for mdp in mdps:
+        columns = np.array([names.index(name) for name in mdp.feature_names])
+        at = np.array([rewards.get(name, 0.0) for name in mdp.feature_names])
+        inside = own(mdp, at)
+        null = np.zeros((len(inside), d))
+        null[:, columns] = inside
+        separate.append(np.vstack([null, np.delete(np.eye(d), columns, axis=0)]))
+    # A direction is null in every environment if its projections onto the complements of all null spaces vanish.
+    complements = sum(np.eye(d) - null.T @ null for null in separate)
+    values, vectors = np.linalg.eigh(complements)
+    return Identifiability(names, tuple(separate), _orient(vectors[:, values < _SEPARATE].T))

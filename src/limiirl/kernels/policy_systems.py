@@ -193,7 +193,8 @@ def solve_soft_values(
         compute_q(graph, reward, V, Q)
         apply_softmax(graph.pair_ptr, Q, beta, False, norm, pi)
         rise = (r_state + norm - V)[:, 0]
-        most, scale = np.max(np.abs(rise)), max(np.max(np.abs(V)), 1e-300)
+        # The values may be 0 for large rewards, such as the log-probabilities of a policy.
+        most, scale = np.max(np.abs(rise)), max(np.max(np.abs(V)), 1e-3 * unit)
         before, residual = residual, most / scale
         done = residual <= limits.solved or (residual >= before and residual <= limits.rounding)
         if done and max(most, 2.0**-52 * scale) <= limits.certain * unit:

@@ -165,21 +165,24 @@ def _columns(df: Any, sources: dict[str, str]) -> dict[str, NDArray[Any]]:
             rule = (
                 "the columns demo, t and state" if sources[field] == field else f"the column {absent!r} for {field!r}"
             )
-            message = f"df must have {rule}; {absent!r} is not among {listed}. Pass columns={{...}} for other names."
+            remedy = "Pass columns={...}, or --columns NAME=COLUMN,... on the command line, for other names."
+            message = f"The table must have {rule}; {absent!r} is not among {listed}. {remedy}"
             raise InvalidDemos(message, parameter="df", value=absent)
         if absent is not None:
             del parts[field]
     used = {part for field in parts.values() for part in field}
     repeated = [name for name, count in Counter(names).items() if count > 1 and name in used]
     if repeated:
-        message = f"df must not repeat a column; {repeated[0]!r} occurs {names.count(repeated[0])} times. Rename one."
+        message = (
+            f"The table must not repeat a column; {repeated[0]!r} occurs {names.count(repeated[0])} times. Rename one."
+        )
         raise InvalidDemos(message, parameter="df", value=repeated[0])
     columns = {field: _join([to_array(df[part], field) for part in parts[field]], field) for field in parts}
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) > 1 or columns["state"].ndim != 1:
         raise InvalidDemos.of("df", shapes, "must have one-dimensional columns of equal length")
     if columns["state"].size == 0:
-        raise InvalidDemos("df must have at least one row.", parameter="df", value=0)
+        raise InvalidDemos("The table must have at least one row.", parameter="df", value=0)
     return columns
 
 

@@ -170,18 +170,20 @@ class GoalFeature:
 
     def select_edges(self, kept: NDArray[np.integer[Any]]) -> GoalFeature:
         """Return the feature of an MDP that has only the edges `kept` (m,)."""
-        return replace(self, values=self.values[:, kept]) if self.of == "edge" else self
+        values: Any = self.values
+        return replace(self, values=values[:, kept]) if self.of == "edge" else self
 
     def of_edges(self, row: int, dst: NDArray[np.integer[Any]]) -> FloatArray:
         """Return the values (E,) of all edges with targets dst (E,) in a row of `values`."""
-        own = self.values[[row]]
+        own: Any = self.values[[row]]
         dense = own[0] if isinstance(own, np.ndarray) else own.toarray()[0]
         return np.asarray(dense[dst] if self.of == "state" else dense)
 
     def lookup(self, rows: IntArray, columns: NDArray[np.integer[Any]]) -> FloatArray:
         """Return the values (m,) at rows (m,) and columns (m,)."""
         picked: Any = self.values[rows, columns] if rows.size else np.empty(0)
-        return np.asarray(picked.toarray() if sparse.issparse(picked) else picked, dtype=np.float64).ravel()
+        dense = picked if isinstance(picked, np.ndarray) else picked.toarray()
+        return np.asarray(dense, dtype=np.float64).ravel()
 
     def same_as(self, other: GoalFeature) -> bool:
         """Return True if the name, the conditions and the values are equal."""
@@ -231,8 +233,10 @@ def feature_sizes(mdp: MDP) -> FloatArray:
             sizes.append(largest.toarray().ravel() if sparse.issparse(values) else largest)
         elif part is not None:
             sizes.append(np.zeros(part.shape[1]))
-    goal = [float(abs(feature.values).max()) if 0 not in feature.values.shape else 0.0 for feature in mdp.goal_features]
-    return np.concatenate([*sizes, goal])
+    for feature in mdp.goal_features:
+        entries: Any = abs(feature.values)
+        sizes.append(np.array([float(entries.max()) if 0 not in entries.shape else 0.0]))
+    return np.concatenate(sizes)
 
 
 def first_nonfinite(features: FeatureMatrix) -> tuple[int, int, float] | None:

@@ -8,7 +8,7 @@ step, divided by its standard deviation, is therefore approximately N(0, 1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +33,8 @@ _LEAST_VARIANCE = 1e-8
 _LISTED = 3
 
 
-class Residuals(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Residuals:
     """Standardised residuals of demonstrations, states or steps.
 
     Attributes
@@ -59,10 +60,11 @@ class Residuals(NamedTuple):
     def worst(self, n: int) -> Residuals:
         """Return the n residuals with the largest z, the largest first."""
         order = np.argsort(-self.z, kind="stable")[:n]
-        return Residuals(*(part[order] for part in self))
+        return Residuals(self.index[order], self.z[order], self.excess[order], self.count[order], self.p_value[order])
 
 
-class Calibration(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Calibration:
     """Predicted probabilities of all possible outcomes, in bins, and the frequency with which these occurred.
 
     `error` is the standard error of the frequency under the model.
@@ -176,7 +178,11 @@ class Adequacy:
             f"  log-probability  {self.log_prob.mean():.4f} per step; {excess}",
             f"  calibration      mean absolute error {self.calibration.expected_error:.3f}",
         ]
-        names = {"demonstration": self.name_demo, "state": self.name_state, "step": str}
+        names: dict[str, Callable[[int], str]] = {
+            "demonstration": self.name_demo,
+            "state": self.name_state,
+            "step": str,
+        }
         for noun, residuals in zip(names, (self.by_demo, self.by_state, self.by_step), strict=True):
             few = residuals.worst(_LISTED)
             worst = [f"{names[noun](int(i))} (z = {z:.1f})" for i, z in zip(few.index, few.z, strict=True)]
@@ -269,7 +275,12 @@ def check_fit(
     compared = _compare(baselines or {}, demos, demo, t, outcome, log_prob - np.log1p(-np.minimum(stop, 1 - 1e-12)))
     n = check_count(simulations, "simulations", least=0)
     return Adequacy(
-        *(part[used] for part in (demo, t, state, log_prob, -log_prob - entropy, variance)),
+        demo=demo[used],
+        t=t[used],
+        state=state[used],
+        log_prob=log_prob[used],
+        surprise=-log_prob[used] - entropy[used],
+        variance=variance[used],
         calibration=_calibrate(bins),
         predictive=_simulate(mixture, demos, n, seed) if n else None,
         held_out=compared,
@@ -314,7 +325,7 @@ def _predict(
     q = p[possible]
     number = np.minimum((q * _BINS).astype(np.int64), _BINS - 1)
     columns = (np.ones(q.size), q, happened[possible], q * (1.0 - q))
-    bins = np.stack([np.bincount(number, weights=column, minlength=_BINS) for column in columns])
+    bins = np.array([np.bincount(number, weights=column, minlength=_BINS) for column in columns], dtype=np.float64)
     return log_p[taken], entropy, variance, stop, bins
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_floats, as_generator, check_choice, check_count
-from limiirl.demos import as_attribute
+from limiirl.demos import Groups, as_attribute
 from limiirl.errors import InvalidParameter
 from limiirl.metrics.intervals import bootstrap, check_level
 from limiirl.mixture import align_rows, to_plain
@@ -234,6 +234,22 @@ def _read_labels(given: Any, name: str, n: int) -> NDArray[Any]:
     labels = as_attribute(given, name, n)
     assert labels is not None  # only for None
     return labels
+
+
+def condition_of_groups(condition: Any, units: Groups) -> NDArray[Any]:
+    """Return the condition (G,) of each group, given one per demonstration or a mapping of groups to conditions.
+
+    Examples
+    --------
+    >>> condition_of_groups({"ann": "thirsty", "bob": "control"}, Groups.from_labels(["ann", "bob", "ann"], 3)).tolist()
+    ['thirsty', 'control']
+    """
+    if isinstance(condition, Mapping):
+        missing = [name for name in units.names.tolist() if name not in condition]
+        if missing:
+            raise InvalidParameter.of("condition", missing[0], "must have a condition for each group")
+        return np.asarray([condition[name] for name in units.names.tolist()])
+    return units.reduce(condition, "condition")
 
 
 def _contrast_samples(

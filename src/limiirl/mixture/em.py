@@ -620,20 +620,30 @@ class MarginalLikelihood:
         n_demos = self.problem.units.broadcast(U).sum(axis=0)
         by_theta = -n_demos[:, None] * derivative - self.problem.penalty_gradient(thetas)
         if self.design is None:
-            by_logit = (e_step.sizes - self.n * rho)[:, None]
+            by_logit = self.differentiate_logits(e_step.sizes, rho)
         else:
             value -= self.design.penalty(logits)
             penalty = self.design.penalty_curvature(self.K) @ logits.ravel()
-            by_logit = (self._U - rho).T @ self.design.X - penalty.reshape(self.K, self.p)
-        gradient = np.concatenate([by_logit[1:].ravel(), self.pooling.sum_gradients(by_theta / self.scale)])
+            by_logit = ((self._U - rho).T @ self.design.X - penalty.reshape(self.K, self.p))[1:].ravel()
+        gradient = np.concatenate([by_logit, self.pooling.sum_gradients(by_theta / self.scale)])
         return np.array([-value / self.n]), -gradient[None] / self.n
+
+    def differentiate_logits(self, sizes: FloatArray, rho: FloatArray) -> FloatArray:
+        """Return the derivatives (K - 1,) of the log-likelihood by the logits, given sums of responsibilities (K,)."""
+        return np.asarray((sizes - self.n * rho)[1:])
+
+
+def describe_missing_gradients(problem: FitProblem, n_intents: int) -> str:
+    """Return the name of the data or model if it has no gradients of the marginal likelihood, otherwise ""."""
+    U = np.full((len(problem.units), n_intents), 1.0 / n_intents)
+    if problem.demos is None or problem.regulariser is None or problem.objective(U) is None:
+        return "a stream" if problem.demos is None else type(problem.model).__name__
+    return ""
 
 
 def check_gradients(problem: FitProblem, n_intents: int, parameter: str, value: object) -> None:
     """Raise an error for a parameter unless the model of a problem has gradients."""
-    U = np.full((len(problem.units), n_intents), 1.0 / n_intents)
-    if problem.demos is None or problem.regulariser is None or problem.objective(U) is None:
-        what = "a stream" if problem.demos is None else type(problem.model).__name__
+    if what := describe_missing_gradients(problem, n_intents):
         rule = f"must be {'False' if value is True else 'None'} for {what}, whose likelihood has no gradient"
         raise InvalidParameter.of(parameter, value, rule)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
@@ -23,13 +25,15 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
 from limiirl.mixture.bayesian.sampling import PosteriorSamples, Priors, sample_posterior
 from limiirl.mixture.em import WeightDesign
-from limiirl.mixture.information import StandardErrors, free_parameters
+from limiirl.mixture.estimates import FunctionEstimate, Profile, ProfileInterval
+from limiirl.mixture.information import StandardErrors, free_parameters, group_rewards
 from limiirl.mixture.membership import MembershipLogit, measure_errors
-from limiirl.mixture.summary import Summary, evaluate, summarise
+from limiirl.mixture.summary import Summary, evaluate, feature_names, summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from limiirl.metrics import GroupComparison
     from limiirl.mixture.estimator import IntentMixture
 
 
@@ -290,9 +294,15 @@ class FittedMixture(NoMetadataRouting):
             self._problem = make_problem(self.irl_, self.mdp_, *data)
 
     def standard_errors(
-        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        covariance: str = "observed",
+        clusters: ArrayLike | None = None,
     ) -> StandardErrors:
-        """Return standard errors of weights and rewards from the observed information (Louis 1982).
+        """Return standard errors of weights and rewards, by default from the observed information (Louis 1982).
 
         Second derivatives are exact for `MaxEnt` and for `MaxCausalEnt` and `MLIRL` with stationary policies (d linear
         solves per intent). For finite horizons, `MLIRL(q="bv")`, `DestinationMaxEnt` and `SigmaGIRL` they are central
@@ -303,6 +313,14 @@ class FittedMixture(NoMetadataRouting):
         ----------
         demos, groups, covariates : Demonstrations, (N,), array or table, optional
             The training data; required for a mixture loaded from a file.
+        covariance : {"observed", "robust", "cluster"}
+            "observed": the inverse of the observed information, valid if the model is correct and demonstrations (or
+            groups of the fit) are independent. "robust": the sandwich estimator, valid also if the model is not
+            correct. "cluster": the sandwich estimator with the scores of clusters, valid also if demonstrations of a
+            cluster, such as a driver or an animal, are dependent; it needs many more clusters than parameters of
+            interest.
+        clusters : (N,), optional
+            Cluster of each demonstration; by default the groups of the fit, or `demos.groups`.
 
         Examples
         --------
@@ -313,7 +331,141 @@ class FittedMixture(NoMetadataRouting):
         >>> mix.thetas_.round(4), mix.standard_errors().thetas.round(4)
         (array([[1.0986]]), array([[1.1547]]))
         """
-        return measure_errors(self, self._data(demos, groups, covariates))
+        return measure_errors(self, self._data(demos, groups, covariates), covariance, clusters)
+
+    def delta_method(
+        self, function: Callable[..., Any], gradient: Callable[..., Any] | None = None, **options: Any
+    ) -> FunctionEstimate:
+        """Return a function of weights (K,) and thetas (K, d), such as a value of time, with its standard error.
+
+        Parameters
+        ----------
+        function, gradient : callable
+            See `StandardErrors.delta_method`.
+        **options
+            Arguments of `standard_errors`, such as ``covariance="robust"``.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
+        >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
+        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
+        >>> odds = mix.delta_method(lambda weights, thetas: np.exp(thetas[0, 0]))
+        >>> odds.value.round(3), odds.error.round(3)
+        (np.float64(3.0), np.float64(3.464))
+        """
+        return self.standard_errors(**options).delta_method(function, gradient)
+
+    def compare_groups(
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        condition: Any = None,
+        *,
+        covariates: Any = None,
+        rewards: bool = True,
+        **options: Any,
+    ) -> GroupComparison:
+        """Compare the mixture weights and the rewards of groups, such as animals, between conditions.
+
+        The units of the permutation test are groups, not demonstrations. The test is exact if groups are exchangeable
+        under the null hypothesis that neither weights nor rewards depend on the condition, which requires a mixture
+        that was fitted without the conditions: to all groups, or to other groups. If weights differ, tests of rewards
+        are approximate.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default, the training data.
+        groups : (N,), optional
+            Group of each demonstration; by default, those of the fit or `demos.groups`. Without groups, each
+            demonstration is its own group.
+        condition : (N,), or mapping of groups to conditions
+            Condition of each demonstration, which is constant within a group.
+        covariates : array or table, optional
+            Covariates of the mixture weights, if the mixture was fitted with any.
+        rewards : bool
+            Compare rewards too, by one-step estimates per group (`limiirl.mixture.group_rewards`).
+        **options
+            Options of `limiirl.metrics.compare_groups`, such as `correction`.
+
+        Returns
+        -------
+        GroupComparison
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+        >>> left, right = [[0, 1]] * 5, [[0, 2]] * 5
+        >>> demos = Demonstrations.from_lists((left + right[:1]) * 4 + (right + left[:1]) * 4)
+        >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), random_state=0).fit(mdp, demos)
+        >>> animal = np.repeat(np.arange(8), 6)
+        >>> table = mix.compare_groups(demos, animal, np.where(animal < 4, "wet", "dry"), rewards=False).to_frame()
+        >>> table[["quantity", "mean_first", "mean_second", "p"]].round(3).values.tolist()[:1]
+        [['weight of intent 0', 0.168, 0.832, 0.029]]
+        """
+        from limiirl.metrics import compare_groups, condition_of_groups
+
+        problem = self._data(demos, groups if getattr(self, "groups_", None) is not None else None, covariates)
+        demos = problem.demos
+        if problem.units.grouped:
+            units, members = problem.units, Groups.from_labels(None, len(problem.units))
+        else:
+            labels = getattr(demos, "groups", None) if groups is None else groups
+            units = members = Groups.for_demos(labels, demos)
+        U, _ = evaluate(self, problem)
+        # One weight determines the other of two.
+        weights = members.mean(U).T[: 1 if U.shape[1] == 2 else None] if U.shape[1] > 1 else ()
+        quantities = {f"weight of intent {k}": column for k, column in enumerate(weights)}
+        if rewards:
+            estimates = group_rewards(problem, self.weights_, self.thetas_, members, U)
+            names = feature_names(self.mdp_, self.thetas_.shape[1])
+            known = np.any(np.isfinite(estimates), axis=0)
+            quantities |= {f"intent {k}: {names[j]}": estimates[:, k, j] for k, j in np.argwhere(known).tolist()}
+        return compare_groups(quantities, condition_of_groups(condition, units), groups=units.names, **options)
+
+    def profile_intervals(
+        self,
+        parameters: Iterable[tuple[int, int | str]],
+        level: float = 0.95,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+    ) -> list[ProfileInterval]:
+        """Return profile-likelihood intervals of chosen rewards and weights.
+
+        They need not be symmetric, do not depend on the parametrisation, and are valid under the conditions of the
+        observed information. An interval takes some searches for a constrained maximum of the marginal likelihood.
+
+        Parameters
+        ----------
+        parameters : iterable of pairs
+            Intent, and the number or the name of a feature, or "weight".
+        level : float
+        demos, groups, covariates : Demonstrations, (N,), array or table, optional
+            The training data; required for a mixture loaded from a file.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]], feature_names=["going on"])
+        >>> demos = Demonstrations.from_lists([[0]] * 5 + [[0, 1]] * 15)
+        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
+        >>> (interval,) = mix.profile_intervals([(0, "going on")])
+        >>> round(interval.estimate, 2), round(interval.low, 2), round(interval.high, 2)
+        (1.1, 0.15, 2.22)
+        """
+        problem = self._data(demos, groups, covariates)
+        measured = measure_errors(self, problem)
+        logits = self.membership_logits_
+        if logits is None:
+            logits = WeightDesign(np.ones((1, 1))).constant(self.weights_)
+        names = feature_names(self.mdp_, self.thetas_.shape[1])
+        profile = Profile(problem, logits, self.thetas_, (measured.weights, measured.thetas), names)
+        return profile.intervals(parameters, level)
 
     def sample_posterior(  # noqa: PLR0913 (the data, and independent options with defaults)
         self,
@@ -398,13 +550,38 @@ class FittedMixture(NoMetadataRouting):
         return self._bic(U, log_likelihood) + 2.0 * entropy
 
     def summary(
-        self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        covariance: str = "observed",
+        clusters: ArrayLike | None = None,
+        profile: Iterable[tuple[int, int | str]] = (),
     ) -> Summary:
         """Return a summary that prints as text, is shown as a table in notebooks, and converts to a dict.
 
         For a mixture loaded from a file, standard errors require the training data.
+
+        Parameters
+        ----------
+        demos, groups, covariates, covariance, clusters
+            See `standard_errors`.
+        profile : iterable of pairs
+            Parameters with 95 % profile-likelihood intervals; see `profile_intervals`.
         """
-        return summarise(cast("IntentMixture", self), self._find_data(demos, groups, covariates))
+        problem = self._find_data(demos, groups, covariates)
+        result = summarise(cast("IntentMixture", self), problem, covariance, clusters)
+        chosen = list(profile)
+        intervals = self.profile_intervals(chosen, 0.95, demos, groups, covariates=covariates) if chosen else ()
+        return replace(result, profile=tuple(intervals))
+
+    def to_frame(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Any:
+        """Return the rewards of `summary` as a pandas DataFrame with one row per intent and feature.
+
+        For one row per demonstration, see `limiirl.mixture.membership_table`.
+        """
+        return self.summary(demos, groups).to_frame()
 
     def report(
         self, folder: str | PathLike[str], demos: Any = None, groups: ArrayLike | None = None, **options: Any

@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag, helmert
 
-from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import as_floats
+from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import as_floats, check_choice
+from limiirl.demos import Groups
+from limiirl.errors import InvalidParameter
 from limiirl.irl import AT_BOUND, FitProblem, OptionalMembers, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
+from limiirl.mixture.estimates import COVARIANCES, FreeEstimates, check_clusters, wald_statistics
 
 Block = tuple[slice, FloatArray]
 # Maximum size of a block of scores (block, K, d) in bytes.
@@ -108,14 +111,20 @@ _IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
 # An information matrix is indefinite if an eigenvalue, relative to the complete-data information, is below this value.
 # Rounding errors of equal intents are smaller.
 _INDEFINITE = -1e-3
+# Minimum expected number of demonstrations of an intent in a group for an estimate of the group's rewards.
+_LEAST_SIZE = 0.5
 OUTER_PRODUCTS = "outer products of scores"
+# Statuses of rewards that count as constants.
+_FIXED = ("bound", "empty")
 # Cache of the last standard errors of each fit problem, for example for a summary followed by a page.
 _RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, StandardErrors]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class StandardErrors:
+class StandardErrors(FreeEstimates):
     """Standard errors of the parameters of a mixture.
+
+    Arguments of functions for `delta_method` are the weights (K,) and the thetas (K, d).
 
     Attributes
     ----------
@@ -135,7 +144,22 @@ class StandardErrors:
     method : str
         "observed information" (exact second derivatives, or differences of exact gradients) or "outer products of
         scores", which have the same expectation if the model is correct. The latter is used for models that have only
-        `fit` and `log_prob`, and if EM ended before the maximum, where the observed information is indefinite.
+        `fit` and `log_prob`, and if EM ended before the maximum, where the observed information is indefinite. For
+        robust covariances, "sandwich estimator", with the clusters.
+
+    Examples
+    --------
+    The ratio of two rewards, such as a value of time:
+
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> phi = [[0, 0], [2, 0], [0, 1], [1, 1]]
+    >>> mdp = MDP.from_edges([0, 0, 0], [1, 2, 3], p0=[1, 0, 0, 0], state_features=phi)
+    >>> demos = Demonstrations.from_lists([[0]] * 10 + [[0, 1]] * 20 + [[0, 2]] * 30 + [[0, 3]] * 40)
+    >>> irl = MaxEnt(2, bounds=None)
+    >>> theta = irl.fit(mdp, demos)
+    >>> ratio = irl.standard_errors(mdp, demos).delta_method(lambda weights, thetas: thetas[0, 0] / thetas[0, 1])
+    >>> ratio.value.round(3), ratio.error.round(3)
+    (np.float64(0.309), np.float64(0.128))
     """
 
     weights: FloatArray
@@ -146,6 +170,24 @@ class StandardErrors:
     method: str
     _basis: FloatArray = field(repr=False)  # (K + K d, n_free), orthonormal
     _free_covariance: FloatArray = field(repr=False)  # (n_free, n_free); nan in flat directions
+    _estimates: FloatArray = field(repr=False)  # (K + K d,): weights, then thetas row by row
+
+    @property
+    def t(self) -> FloatArray:
+        """Rewards (K, d) divided by their standard errors."""
+        return wald_statistics(self._arguments(self._estimates)[1], self.thetas)[0]
+
+    @property
+    def p(self) -> FloatArray:
+        """Two-sided p-values (K, d) of the hypothesis that a reward is 0 (for contrasts: the mean), from `t`."""
+        return wald_statistics(self._arguments(self._estimates)[1], self.thetas)[1]
+
+    def _arguments(self, x: FloatArray) -> tuple[FloatArray, ...]:
+        K = self.weights.size
+        return x[:K], x[K:].reshape(self.thetas.shape)
+
+    def _movable(self) -> BoolArray:
+        return np.concatenate([np.zeros(self.weights.size, dtype=bool), ~np.isin(self.status, _FIXED).ravel()])
 
     def of_contrasts(self, contrasts: ArrayLike) -> FloatArray:
         """Return the standard errors (K, m) of linear combinations of rewards, such as differences of two rewards.
@@ -217,46 +259,89 @@ class FreeParameters(NamedTuple):
 
 
 def standard_errors(
-    problem: FitProblem, rho: FloatArray, thetas: FloatArray, shared: BoolArray | None = None
+    problem: FitProblem,
+    rho: FloatArray,
+    thetas: FloatArray,
+    covariance: str = "observed",
+    clusters: ArrayLike | None = None,
+    shared: BoolArray | None = None,
 ) -> StandardErrors:
-    """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d) from the observed information.
+    """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d).
 
-    Rewards of `shared` features (d,) are one parameter for all intents.
+    Parameters
+    ----------
+    covariance : {"observed", "robust", "cluster"}
+        Inverse I^-1 of the observed information; or the sandwich estimator I^-1 (sum_c s_c s_c') I^-1 C / (C - 1),
+        where s_c is the score of a unit ("robust") or the sum of the scores of a cluster of units ("cluster").
+    clusters : (N,), optional
+        Cluster of each demonstration; by default the groups of the fit, or `demos.groups`.
+    shared : (d,) mask, optional
+        Features whose rewards are one parameter for all intents.
     """
-    key = rho.tobytes() + thetas.tobytes() + (b"" if shared is None else shared.tobytes())
-    known = _RECENT.get(problem)
-    if known is not None and known[0] == key:
-        return known[1]
-    result = _standard_errors(problem, rho, thetas, shared)
+    index, noun = resolve_clusters(problem, covariance, clusters)
+    key = b"".join(array.tobytes() for array in (rho, thetas, *(part for part in (index, shared) if part is not None)))
+    recent = _RECENT.get(problem)
+    if recent is not None and recent[0] == key:
+        return recent[1]
+    result = _standard_errors(problem, rho, thetas, index, noun, shared)
     _RECENT[problem] = key, result
     return result
 
 
 def _standard_errors(
-    problem: FitProblem, rho: FloatArray, thetas: FloatArray, shared: BoolArray | None
+    problem: FitProblem,
+    rho: FloatArray,
+    thetas: FloatArray,
+    clusters: IntArray | None,
+    noun: str,
+    shared: BoolArray | None,
 ) -> StandardErrors:
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units), shared=shared)
-    inverse, flat, method = invert(information(problem, rho, thetas, free.moving), free.basis)
-    return make_errors(free, thetas, free.basis, inverse, flat, method)
+    measured = information(problem, rho, thetas, free.moving, clusters)
+    inverse, flat, method = invert(measured, free.basis, noun)
+    return make_errors(free, (rho, thetas), free.basis, inverse, flat, method)
 
 
-def invert(measured: Information, basis: FloatArray) -> tuple[FloatArray, BoolArray, str]:
-    """Return the covariance (r, r) of the coordinates of a basis, the mask (r,) of flat directions, and the method."""
-    observed, outer, complete, method = measured
+def resolve_clusters(problem: FitProblem, covariance: str, clusters: ArrayLike | None) -> tuple[IntArray | None, str]:
+    """Return the cluster (G,) of each unit, or None for the observed information, and the noun of clusters."""
+    check_choice(covariance, "covariance", COVARIANCES)
+    if clusters is not None and covariance != "cluster":
+        message = f"clusters requires covariance='cluster'; got {covariance!r}."
+        raise InvalidParameter(message, parameter="clusters", value=covariance)
+    if covariance == "cluster":
+        return check_clusters(clusters, problem)
+    return (np.arange(len(problem.units)) if covariance == "robust" else None), problem.units.noun
+
+
+def invert(measured: Information, basis: FloatArray, noun: str) -> tuple[FloatArray, BoolArray, str]:
+    """Return the covariance (r, r) of the coordinates of a basis, the mask (r,) of flat directions, and the method.
+
+    With scores of clusters, whose plural is `noun`, the covariance is the `sandwich`.
+    """
+    observed, outer, complete, method, scores = measured
     projected, complete = basis.T @ observed @ basis, (basis**2).T @ complete
     if _is_indefinite(projected, complete):
         # EM ended before a maximum, where only the outer products are positive semidefinite.
         projected, method = basis.T @ outer @ basis, f"{OUTER_PRODUCTS}, because EM ended before the maximum"
-    return *invert_information(projected, complete), method
+    inverse, flat = invert_information(projected, complete)
+    if scores is not None:
+        inverse, method = sandwich(inverse, scores @ basis), describe_sandwich(len(scores), noun, method)
+    return inverse, flat, method
 
 
 def make_errors(
-    free: FreeParameters, thetas: FloatArray, basis: FloatArray, inverse: FloatArray, flat: BoolArray, method: str
+    free: FreeParameters,
+    estimates: tuple[FloatArray, FloatArray],
+    basis: FloatArray,
+    inverse: FloatArray,
+    flat: BoolArray,
+    method: str,
 ) -> StandardErrors:
-    """Return the standard errors of K weights and thetas (K, d), which are `basis` (K + K d, r) times coordinates.
+    """Return the standard errors of estimates: K weights and thetas (K, d), which move along `basis` (K + K d, r).
 
     `inverse` (r, r) is the covariance of the coordinates, and `flat` the mask (r,) of directions without information.
     """
+    rho, thetas = estimates
     covariance = basis @ inverse @ basis.T
     on_flat = np.any(np.abs(basis[:, flat]) > _INVOLVED, axis=1)
     K = len(thetas)
@@ -270,24 +355,95 @@ def make_errors(
     covariance[without] = covariance[:, without] = np.nan
     errors = np.sqrt(np.diag(covariance))
     inverse[flat] = inverse[:, flat] = np.nan
-    rewards = errors[K:].reshape(thetas.shape)
-    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, method, basis, inverse)
+    rewards, vector = errors[K:].reshape(thetas.shape), np.concatenate([rho, thetas.ravel()])
+    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, method, basis, inverse, vector)
+
+
+def group_rewards(
+    problem: FitProblem, rho: FloatArray, thetas: FloatArray, groups: Groups, U: FloatArray
+) -> FloatArray:
+    r"""Return one-step estimates (G, K, d) of the rewards of each group of units, given the rewards of all.
+
+    A Newton step from the common rewards of intent k, with the mean information per demonstration of the intent:
+
+        theta_gk = theta_k + (sum_i B_ik u_ik / n_k)^-1 (sum_{i in g} u_ik s_ik / n_gk),    n_gk = sum_{i in g} u_ik
+
+    It is the maximum likelihood estimate of the group to first order, and nan for groups with n_gk < 0.5, for rewards
+    that are not identified, and for rewards on a bound.
+
+    Parameters
+    ----------
+    groups : Groups
+        Of the units of the problem.
+    U : (N, K)
+        Responsibilities of the units.
+    """
+    K, d = thetas.shape
+    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
+    moving = np.isin(free.status, ("ok", "contrast", "not identified"))
+    index = np.arange(len(groups)) if groups.index is None else groups.index
+    scores, outer = np.zeros((len(groups), K, d)), np.zeros((K, d, d))
+    for units, score in score_blocks(problem, thetas, moving):
+        weighted = U[units, :, None] * score
+        np.add.at(scores, index[units], weighted)
+        outer += np.einsum("nkd,nke->kde", weighted, score)
+    curvature = problem.curvature(U, thetas, moving)
+    curvature = outer if curvature is None else curvature
+    sizes = groups.sum(U)
+    result = np.full((len(groups), K, d), np.nan)
+    n_weights = max(int(np.count_nonzero(free.occupied)) - 1, 0)
+    for k in np.flatnonzero(free.occupied):
+        basis = free.basis[K + k * d : K + (k + 1) * d, n_weights:]
+        basis = basis[:, np.any(basis != 0.0, axis=0)]
+        information = basis.T @ curvature[k] @ basis
+        inverse, _ = invert_information(information, np.diag(information).copy())
+        enough = sizes[:, k] >= _LEAST_SIZE
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = scores[:, k] @ (basis @ inverse @ basis.T) * (sizes[:, k].sum() / sizes[:, k])[:, None]
+        known = np.isin(free.status[k], ("ok", "contrast"))
+        result[np.ix_(enough, [k], known)] = (thetas[k] + steps)[np.ix_(enough, known)][:, None]
+    return result
+
+
+def sandwich(inverse: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return I^-1 (sum_c s_c s_c') I^-1 C / (C - 1), given I^-1 (m, m) and the scores (C, m) of C clusters.
+
+    Examples
+    --------
+    The standard error of a mean, for Gaussian scores with unit information:
+
+    >>> x = np.array([1.0, 2.0, 6.0])
+    >>> np.sqrt(sandwich(np.array([[1 / 3]]), (x - x.mean())[:, None])) - x.std(ddof=1) / np.sqrt(3)
+    array([[0.]])
+    """
+    half = scores @ inverse
+    return np.asarray(half.T @ half * (len(scores) / (len(scores) - 1.0)))
+
+
+def describe_sandwich(n_clusters: int, noun: str, bread: str = "observed information") -> str:
+    """Return the description of robust standard errors; `noun` names the units or clusters of the scores."""
+    of = "" if bread == "observed information" else f" with {bread}"
+    return f"sandwich estimator{of}, clustered by {n_clusters} {noun}"
 
 
 class Information(NamedTuple):
     """Information (rho, then thetas row by row) by second derivatives and by outer products, and the method.
 
-    `complete` is the diagonal of the complete-data information.
+    `complete` is the diagonal of the complete-data information, and `scores` (C, K + K d) are the sums of the gradients
+    of the penalised log-likelihoods of the units of each cluster, if there are clusters.
     """
 
     observed: FloatArray
     outer: FloatArray
     complete: FloatArray
     method: str
+    scores: FloatArray | None = None
 
 
-def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray) -> Information:
-    """Return the observed information of a mixture.
+def information(
+    problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray, clusters: IntArray | None = None
+) -> Information:
+    """Return the observed information of a mixture, and the scores of clusters of units, given as labels (G,).
 
     The matrix has K + K d rows. The weights are treated as K free parameters; to impose that they sum to 1, project
     onto directions that sum to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i
@@ -299,10 +455,13 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
     curvature = problem.curvature(U, thetas, free)
     observed = np.diag(np.concatenate([np.zeros(K), penalty_curvature(problem, thetas).ravel()]))
     outer, complete = observed.copy(), np.diag(observed).copy()
+    scores = None if clusters is None else np.zeros((int(clusters.max()) + 1, K + K * d))
     for units, score in score_blocks(problem, thetas, free):
         u = U[units]
         weighted = u[:, :, None] * score
         mean = np.hstack([u / rho, weighted.reshape(len(u), K * d)])
+        if scores is not None and clusters is not None:
+            np.add.at(scores, clusters[units], mean)
         product = mean.T @ mean
         observed += product
         outer += product
@@ -319,7 +478,11 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
     if curvature is not None:
         observed[K:, K:] += block_diag(*curvature)
     method = OUTER_PRODUCTS if curvature is None else "observed information"
-    return Information(np.asarray(0.5 * (observed + observed.T)), outer, complete, method)
+    if scores is not None and clusters is not None:
+        # Each unit has an equal part of the penalty.
+        sizes = np.bincount(clusters) / len(problem.units)
+        scores[:, K:] -= np.outer(sizes, problem.penalty_gradient(thetas).ravel())
+    return Information(np.asarray(0.5 * (observed + observed.T)), outer, complete, method, scores)
 
 
 def penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
@@ -353,7 +516,7 @@ def free_parameters(
     box = validate.box(members.bounds, [f"parameter {j}" for j in range(d)])
     occupied = ~nearly_empty(rho * n_units, n_units) & (rho > SMALLEST_WEIGHT * (1.0 + 1e-6))
     status = np.full((K, d), "not identified")  # the longest status, so that the dtype holds all
-    blocks = [np.kron(_tangent(occupied), np.eye(1 + n_covariates))]
+    blocks: list[FloatArray] = [np.asarray(np.kron(_tangent(occupied), np.eye(1 + n_covariates)))]
     nulls = _null_directions(members, mdp, thetas, occupied)
     for k, theta in enumerate(thetas):
         if not occupied[k]:
@@ -379,7 +542,8 @@ def _share(blocks: list[FloatArray], occupied: BoolArray, shared: BoolArray) -> 
     `blocks` contains the free directions (d, r_k) of each intent.
     """
     K, d = occupied.size, shared.size
-    together = np.kron(occupied[:, None] / math.sqrt(max(1, np.count_nonzero(occupied))), np.eye(d)[:, shared])
+    each = occupied.astype(np.float64) / math.sqrt(max(1, int(np.count_nonzero(occupied))))
+    together = np.multiply.outer(each, np.eye(d)[:, shared]).reshape(K * d, -1)
     apart = np.eye(K * d)[:, np.repeat(occupied, d) & np.tile(~shared, K)]
     pooled, free = np.hstack([together, apart]), np.asarray(block_diag(*blocks))
     projected = free.T @ pooled

@@ -378,7 +378,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
         written = header.get("membership")  # not in files of version 0.1
-        parts = [None, None] if written is None else [decode(part, arrays) for part in written]
+        parts: list[Any] = [None] if written is None else [decode(part, arrays) for part in written]
         mixture.membership_logits_ = parts[0]
         mixture.covariates_ = None if written is None else CovariateScale(*parts[1:])
         mixture.model_choice_ = str(header.get("model_choice", ""))  # not in files of version 0.1

@@ -25,7 +25,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 from sklearn.base import clone
 
 from limiirl._io import to_pandas
-from limiirl._typing import BoolArray, FloatArray
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import as_floats, check_choice
 from limiirl.demos import Covariates, CovariateScale
 from limiirl.errors import InvalidParameter, LimiirlWarning
@@ -41,6 +41,7 @@ from limiirl.mixture.information import (
     invert,
     make_errors,
     penalty_curvature,
+    resolve_clusters,
     score_blocks,
     standard_errors,
 )
@@ -68,7 +69,9 @@ class JointErrors(NamedTuple):
 _RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, JointErrors]] = WeakKeyDictionary()
 
 
-def joint_information(problem: FitProblem, logits: FloatArray, thetas: FloatArray, free: BoolArray) -> Information:
+def joint_information(
+    problem: FitProblem, logits: FloatArray, thetas: FloatArray, free: BoolArray, clusters: IntArray | None = None
+) -> Information:
     """Return the observed information of logits (K, p) and thetas (K, d), row by row; see `information.information`."""
     design: WeightDesign = problem.weight_design
     (K, d), p, rho = thetas.shape, logits.shape[1], design.weights(logits)
@@ -80,6 +83,7 @@ def joint_information(problem: FitProblem, logits: FloatArray, thetas: FloatArra
     of_weights = design.information(rho)
     outer, missing = penalties.copy(), np.zeros(penalties.shape)
     complete = np.diag(penalties) + np.concatenate([np.diag(of_weights), np.zeros(K * d)])
+    of_clusters = None if clusters is None else np.zeros((int(clusters.max()) + 1, len(penalties)))
     for units, score in score_blocks(problem, thetas, free):
         u, x = U[units], design.X[units]
         weighted = u[:, :, None] * score
@@ -87,33 +91,51 @@ def joint_information(problem: FitProblem, logits: FloatArray, thetas: FloatArra
         scores = mean.copy()
         scores[:, :n] -= (rho[units][:, :, None] * x[:, None, :]).reshape(len(u), n)
         outer += scores.T @ scores
+        if of_clusters is not None and clusters is not None:
+            np.add.at(of_clusters, clusters[units], scores)
         complete[n:] += (weighted * score).sum(axis=0).ravel()
         missing -= mean.T @ mean
         for k in range(K):
             z = np.hstack([x, score[:, k]])
             own = np.r_[k * p : (k + 1) * p, n + k * d : n + (k + 1) * d]
             missing[np.ix_(own, own)] += z.T @ (u[:, k, None] * z)
+    if of_clusters is not None and clusters is not None:
+        # Each unit has an equal part of the penalties.
+        gradient = np.concatenate(
+            [design.penalty_curvature(K) @ logits.ravel(), problem.penalty_gradient(thetas).ravel()]
+        )
+        of_clusters -= np.outer(np.bincount(clusters) / len(problem.units), gradient)
     if curvature is None:
-        return Information(outer, outer, complete, OUTER_PRODUCTS)
+        return Information(outer, outer, complete, OUTER_PRODUCTS, of_clusters)
     observed = penalties + block_diag(of_weights, *curvature) - missing
-    return Information(np.asarray(0.5 * (observed + observed.T)), outer, complete, "observed information")
+    observed = np.asarray(0.5 * (observed + observed.T))
+    return Information(observed, outer, complete, "observed information", of_clusters)
 
 
 def joint_errors(
-    problem: FitProblem, logits: FloatArray, thetas: FloatArray, shared: BoolArray | None = None
+    problem: FitProblem,
+    logits: FloatArray,
+    thetas: FloatArray,
+    covariance: str = "observed",
+    clusters: ArrayLike | None = None,
+    shared: BoolArray | None = None,
 ) -> JointErrors:
-    """Return the covariance of the free directions of logits (K, p) and thetas (K, d), with `shared` features (d,)."""
-    key = logits.tobytes() + thetas.tobytes() + (b"" if shared is None else shared.tobytes())
+    """Return the covariance of the free directions of logits (K, p) and thetas (K, d); see `standard_errors`."""
+    index, noun = resolve_clusters(problem, covariance, clusters)
+    given = (part for part in (index, shared) if part is not None)
+    key = b"".join(array.tobytes() for array in (logits, thetas, *given))
     cached = _RECENT.get(problem)
     if cached is None or cached[0] != key:
         rho, n = problem.weight_design.weights(logits).mean(axis=0), len(problem.units)
         free = free_parameters(problem.model, problem.mdp, rho, thetas, n, logits.shape[1] - 1, shared)
-        measured = joint_information(problem, logits, thetas, free.moving)
-        cached = _RECENT[problem] = key, JointErrors(free, *invert(measured, free.basis))
+        measured = joint_information(problem, logits, thetas, free.moving, index)
+        cached = _RECENT[problem] = key, JointErrors(free, *invert(measured, free.basis, noun))
     return cached[1]
 
 
-def measure_errors(mixture: Any, problem: FitProblem) -> StandardErrors:
+def measure_errors(
+    mixture: Any, problem: FitProblem, covariance: str = "observed", clusters: ArrayLike | None = None
+) -> StandardErrors:
     """Return standard errors of the mixture weights and rewards of a fitted mixture.
 
     With covariates, the weights are means over the units, and their errors follow by the delta method.
@@ -121,12 +143,13 @@ def measure_errors(mixture: Any, problem: FitProblem) -> StandardErrors:
     logits, thetas = mixture.membership_logits_, mixture.thetas_
     shared = find_shared(getattr(mixture, "shared", None), mixture.mdp_)
     if logits is None:
-        return standard_errors(problem, mixture.weights_, thetas, shared)
-    free, inverse, flat, method = joint_errors(problem, logits, thetas, shared)
+        return standard_errors(problem, mixture.weights_, thetas, covariance, clusters, shared)
+    free, inverse, flat, method = joint_errors(problem, logits, thetas, covariance, clusters, shared)
     design: WeightDesign = problem.weight_design
-    jacobian = mean_jacobian(design.X, design.weights(logits))
+    rho = design.weights(logits)
+    jacobian = mean_jacobian(design.X, rho)
     basis = np.vstack([jacobian @ free.basis[: logits.size], free.basis[logits.size :]])
-    return make_errors(free, thetas, basis, inverse, flat, method)
+    return make_errors(free, (rho.mean(axis=0), thetas), basis, inverse.copy(), flat, method)
 
 
 def mean_jacobian(X: FloatArray, rho: FloatArray) -> FloatArray:
@@ -256,7 +279,7 @@ class MembershipLogit:
     @cached_property
     def _joint(self) -> JointErrors:
         shared = find_shared(getattr(self._mixture, "shared", None), self._mixture.mdp_)
-        return joint_errors(self.problem, self.logits, self._mixture.thetas_, shared)
+        return joint_errors(self.problem, self.logits, self._mixture.thetas_, shared=shared)
 
     @cached_property
     def _covariance(self) -> FloatArray:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +18,32 @@ from scipy.special import stdtrit
 from sklearn.base import clone
 
 from limiirl._io import as_path, atomic_write, escape_formula, to_pandas
+from limiirl._progress import escape_controls
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
-from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, NotFitted
-from limiirl.irl import AT_BOUND, FitProblem, MaxEnt, OptionalMembers
+from limiirl.errors import (
+    DivergentPartition,
+    InvalidDemos,
+    InvalidFile,
+    InvalidParameter,
+    NotFitted,
+    NumericalError,
+)
+from limiirl.irl import AT_BOUND, FitProblem, MaxEnt, OptionalMembers, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.em import unit_weights
+from limiirl.mixture.estimates import ProfileInterval, wald_statistics
 from limiirl.mixture.information import free_parameters
 from limiirl.mixture.init import is_given
 from limiirl.mixture.membership import measure_errors
-from limiirl.mixture.validate import find_shared
+from limiirl.mixture.validate import check_demos, find_shared
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
 
-Row = tuple[str, list[tuple[str, str]]]  # a name, and a value with its error or status per intent
+# A name, and for each intent a value, its error or status, and optionally its t-value and p-value.
+Cells = tuple[str, ...]
+Row = tuple[str, Sequence[Cells]]
 # Largest number of rewards K d with standard errors: the information matrix has (K d)^2 entries.
 MOST_PARAMETERS = 3000
 # Maximum number of rows and characters of the printed table.
@@ -56,12 +69,20 @@ class Summary:
     model, init, convergence, starts : str
     converged, n_iter, log_likelihood, bic, n_free
         `log_likelihood` is the mean per unit.
+    total_log_likelihood, null_log_likelihood : float
+        Sum over units; and the sum for the null model, one intent with theta = 0 (nan if it is not available).
     weights, weight_errors : (K,)
     sizes, counts : (K,)
         Sum of the responsibilities of each intent, and number of units for which it is the most probable intent.
     feature_names : tuple of str
     thetas, errors, status : (K, d)
         Rewards, standard errors (nan if unavailable), and "ok" or the reason (see `StandardErrors`).
+    covariance : str
+        "observed", "robust" or "cluster"; `spread` describes it.
+    profile : tuple of ProfileInterval
+        95 % profile-likelihood intervals of chosen parameters.
+    wald : bool
+        Whether `errors` are standard errors, from which t-values and p-values are computed.
     n_starts, n_best, distances : int, int, (n_starts,)
         Number of initialisations, number that reached the best objective, and distance of each initialisation from the
         best solution (see `Restart`).
@@ -79,16 +100,18 @@ class Summary:
       init            kmeans, rewards by mle
       EM              converged after 1 iteration
       initialisations 1; raise n_init to compare several
-      log-likelihood  -0.5623 per demonstration
+      log-likelihood  -0.5623 per demonstration, -2.25 in total
+      rho-squared     0.1887, against theta = 0 (log-likelihood -2.77)
       BIC             5.9, with 1 free parameter
     <BLANKLINE>
-                      intent 0
-      weight         100.0 % ± 0.0
-      expected size      4.0
-      assigned             4
-      going on           1.1 ± 1.2
+                       intent 0         t      p
+      weight          100.0 % ± 0.0
+      expected size       4.0
+      assigned              4
+      going on            1.1 ± 1.2  0.95  0.341
     <BLANKLINE>
       ± one standard error, from the observed information
+      t, p: Wald tests that a reward is 0
     """
 
     n_intents: int
@@ -117,10 +140,34 @@ class Summary:
     estimator: str = "IntentMixture"
     spread: str = "one standard error, from the observed information"
     model_choice: str = ""
+    total_log_likelihood: float = math.nan
+    null_log_likelihood: float = math.nan
+    covariance: str = "observed"
+    profile: tuple[ProfileInterval, ...] = ()
+    wald: bool = True
+
+    @property
+    def t_values(self) -> FloatArray:
+        """Rewards (K, d) divided by their errors; nan if `errors` are not standard errors."""
+        return wald_statistics(self.thetas, self.errors if self.wald else np.full(self.errors.shape, np.nan))[0]
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Two-sided p-values (K, d) of the hypothesis that a reward is 0."""
+        return wald_statistics(self.thetas, self.errors if self.wald else np.full(self.errors.shape, np.nan))[1]
+
+    @property
+    def rho_squared(self) -> float:
+        """McFadden's 1 - log L / log L_0, where L_0 is the likelihood of the null model theta = 0."""
+        null = self.null_log_likelihood
+        return 1.0 - self.total_log_likelihood / null if null < 0.0 else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
-        return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
+        plain = {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
+        profile = [{name: to_plain(value) for name, value in row._asdict().items()} for row in self.profile]
+        properties = {name: to_plain(getattr(self, name)) for name in ("rho_squared", "t_values", "p_values")}
+        return plain | properties | {"profile": profile}
 
     def to_frame(self) -> Any:
         """Return the rewards as a pandas DataFrame with one row per intent and feature.
@@ -139,7 +186,13 @@ class Summary:
         columns = {"intent": np.repeat(np.arange(K), d)}
         columns |= {name: np.repeat(values, d) for name, values in of_intents.items()}
         columns |= {"feature": np.tile(np.array(self.feature_names, dtype=object), K)}
-        rewards = {"reward": self.thetas, "standard_error": self.errors, "status": self.status}
+        rewards: dict[str, Any] = {
+            "reward": self.thetas,
+            "standard_error": self.errors,
+            "t": self.t_values,
+            "p": self.p_values,
+        }
+        rewards |= {"status": self.status}
         return to_pandas(columns | {name: values.ravel() for name, values in rewards.items()})
 
     def __str__(self) -> str:
@@ -150,49 +203,63 @@ class Summary:
         left = len(self.feature_names) - MOST_ROWS
         if left > 0:
             lines.append(f"  ... {left} more features in to_dict()")
-        return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
+        # Names may contain escape sequences, which a terminal would execute.
+        return escape_controls("\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         head = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._head())
-        body = ""
-        for i, (name, cells) in enumerate(self._rows()):
-            tag = "td" if i else "th"
-            body += f"<tr><th>{escape(name)}</th>"
-            body += "".join(f"<{tag}>{escape(' '.join(cell).strip())}</{tag}>" for cell in cells) + "</tr>"
+        body = table_rows_html(list(self._rows()))
         notes = "<br>".join(escape(note) for note in self._notes())
         return f"<p><b>{escape(self._title())}</b></p><table>{head}</table><table>{body}</table><p>{notes}</p>"
 
     def _title(self) -> str:
         intents = f"{self.n_intents} intent" + ("" if self.n_intents == 1 else "s")
-        return f"{self.estimator}: {intents} behind {self.n_units:,} {self.unit}"
+        behind = f"{intents} behind" if self._is_mixture else "fitted to"
+        return f"{self.estimator}: {behind} {self.n_units:,} {self.unit}"
+
+    @property
+    def _is_mixture(self) -> bool:
+        """False for the summary of a model that was fitted without a mixture."""
+        return bool(self.init)
 
     def _head(self) -> Iterator[tuple[str, str]]:
         yield "model", self.model
         if self.model_choice:
             yield "choice", self.model_choice
-        yield "init", self.init
-        yield "EM", self.convergence
-        yield "initialisations", self.starts
-        yield "log-likelihood", f"{self.log_likelihood:.4f} per {self.unit[:-1]}"
+        if self._is_mixture:
+            yield "init", self.init
+        yield "EM" if self._is_mixture else "fit", self.convergence
+        if self._is_mixture:
+            yield "initialisations", self.starts
+        total, null = self.total_log_likelihood, self.null_log_likelihood
+        yield "log-likelihood", f"{self.log_likelihood:.4f} per {self.unit[:-1]}, {total:.2f} in total"
+        if math.isfinite(self.rho_squared):
+            yield "rho-squared", f"{self.rho_squared:.4f}, against theta = 0 (log-likelihood {null:.2f})"
         yield "BIC", f"{self.bic:.1f}, with {self.n_free} free parameter" + ("" if self.n_free == 1 else "s")
 
     def _rows(self) -> Iterator[Row]:
-        yield "", [("intent", str(k)) for k in range(self.n_intents)]
+        tested = bool(np.any(np.isfinite(self.t_values)))
+        heads = [("intent", str(k)) if self._is_mixture else ("reward", "") for k in range(self.n_intents)]
+        yield "", [(*head, "t", "p") if tested else head for head in heads]
         weights = zip(self.weights, self.weight_errors, strict=True)
         measured = bool(np.any(np.isfinite(self.errors)) or np.any(np.isfinite(self.weight_errors)))
         unknown = "(not identified)" if measured and self.estimator == "IntentMixture" else ""
-        yield "weight", [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else unknown) for x, e in weights]
-        yield "expected size", [(f"{size:.1f}", "") for size in self.sizes]
-        yield "assigned", [(str(count), "") for count in self.counts]
+        if self._is_mixture:
+            cells = [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else unknown) for x, e in weights]
+            yield "weight", cells
+            yield "expected size", [(f"{size:.1f}", "") for size in self.sizes]
+            yield "assigned", [(str(count), "") for count in self.counts]
+        columns = (self.thetas, self.errors, self.status, *((self.t_values, self.p_values) if tested else ()))
         for j, name in enumerate(self.feature_names[:MOST_ROWS]):
-            cells = zip(self.thetas[:, j], self.errors[:, j], self.status[:, j], strict=True)
-            yield name, [format_reward(*cell) for cell in cells]
+            yield name, [format_estimate(*cell) for cell in zip(*(column[:, j] for column in columns), strict=True)]
 
     def _notes(self) -> Iterator[str]:
         if np.any(np.isfinite(self.errors)):
             yield f"± {self.spread}"
+            if np.any(np.isfinite(self.t_values)):
+                yield WALD_NOTE
         elif np.any(self.status == "ok"):
             few = self.thetas.size <= MOST_PARAMETERS
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
@@ -203,10 +270,109 @@ class Summary:
         if contrasts.size:
             rewards = f"{contrasts.size} rewards ({self.feature_names[contrasts[0]]}, ...)"
             yield f"{rewards} are relative to their mean, because only their differences are identified"
+        for row in self.profile:
+            of = f"intent {row.intent}, {row.feature}" if self._is_mixture else row.feature
+            yield f"95 % profile-likelihood interval of {of}: {row.low:.4g} to {row.high:.4g}"
 
 
-def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
+def summarise(
+    mixture: IntentMixture,
+    problem: FitProblem | None,
+    covariance: str = "observed",
+    clusters: ArrayLike | None = None,
+) -> Summary:
     """Return the summary of a fitted mixture; without a fit problem, there are no standard errors."""
+    unit = _unit(mixture) if problem is None else problem.units.noun
+    starts = mixture.restarts_
+    facts: dict[str, Any] = {
+        "model_choice": mixture.model_choice_,
+        "init": _init(mixture),
+        "convergence": _convergence(mixture),
+        "starts": _starts(mixture, unit),
+        "converged": bool(mixture.converged_),
+        "n_iter": int(mixture.n_iter_),
+        "n_starts": len(starts),
+        "n_best": sum(start.best for start in starts),
+        "distances": np.array([start.distance for start in starts]),
+    }
+    return _summarise(mixture, problem, unit, (covariance, clusters), facts)
+
+
+def summarise_model(
+    model: Any,
+    mdp: Any,
+    demos: Demonstrations,
+    groups: ArrayLike | None = None,
+    covariance: str = "observed",
+    clusters: ArrayLike | None = None,
+) -> Summary:
+    """Return the summary of a single-intent model that was fitted to demonstrations with weights of 1.
+
+    Parameters
+    ----------
+    model : model
+        A fitted model with the attribute `theta_`.
+    mdp, demos, groups : MDP, Demonstrations, (N,)
+        The arguments of `fit`; demonstrations of a group are one unit.
+    covariance, clusters
+        See `IntentMixture.standard_errors`.
+
+    Examples
+    --------
+    >>> from limiirl import MDP, Demonstrations, MaxEnt
+    >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]], feature_names=["going on"])
+    >>> demos = Demonstrations.from_lists([[0]] * 20 + [[0, 1]] * 60)
+    >>> irl = MaxEnt(2, bounds=None)
+    >>> theta = irl.fit(mdp, demos)
+    >>> print(summarise_model(irl, mdp, demos))
+    MaxEnt: fitted to 80 demonstrations
+      model           MaxEnt(bounds=None), trajectories of up to 2 states that stop anywhere
+      fit             converged after 4 evaluations
+      log-likelihood  -0.5623 per demonstration, -44.99 in total
+      rho-squared     0.1887, against theta = 0 (log-likelihood -55.45)
+      BIC             94.4, with 1 free parameter
+    <BLANKLINE>
+                 reward            t        p
+      going on     1.10 ± 0.26  4.25  2.1e-05
+    <BLANKLINE>
+      ± one standard error, from the observed information
+      t, p: Wald tests that a reward is 0
+    """
+    problem, theta = problem_of_model(model, mdp, demos, groups)
+    result = getattr(model, "result_", None)
+    n, stopped = (0, "") if result is None else (result.n_evaluations, result.status.value)
+    converged = result is None or result.converged
+    facts: dict[str, Any] = {
+        "estimator": type(model).__name__,
+        "init": "",
+        "convergence": f"converged after {n} evaluations" if converged else f"The fit {stopped}",
+        "starts": "",
+        "converged": converged,
+        "n_iter": n,
+        "n_starts": 1,
+        "n_best": 1,
+        "distances": np.zeros(1),
+    }
+    facts_of_mixture = {"weights_": np.ones(1), "membership_logits_": None, "covariates_": None, "groups_": None}
+    fitted = SimpleNamespace(thetas_=theta, irl_=problem.model, mdp_=mdp, **facts_of_mixture)
+    return _summarise(fitted, problem, problem.units.noun, (covariance, clusters), facts)
+
+
+def problem_of_model(
+    model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None
+) -> tuple[FitProblem, FloatArray]:
+    """Return the fit problem and the theta (1, d) of a single-intent model that was fitted without a mixture."""
+    theta = getattr(model, "theta_", None)
+    if theta is None:
+        raise NotFitted(f"This {type(model).__name__} is not fitted. Call fit(mdp, demos) first.")
+    problem = make_problem(model, mdp, check_demos(demos, mdp), groups)
+    return problem, np.array(theta, dtype=np.float64)[None]
+
+
+def _summarise(
+    mixture: Any, problem: FitProblem | None, unit: str, errors_of: tuple[str, ArrayLike | None], facts: dict[str, Any]
+) -> Summary:
+    """Return the summary of a mixture or of a model as a mixture of one intent, with `facts` about the fit."""
     U, log_likelihood = evaluate(mixture, problem)
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
@@ -216,37 +382,51 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
     method = "observed information"
     if problem is not None and thetas.size <= MOST_PARAMETERS:
-        measured = measure_errors(mixture, problem)
+        measured = measure_errors(mixture, problem, *errors_of)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
         method = measured.method
-    unit = _unit(mixture) if problem is None else problem.units.noun
     return Summary(
         n_intents=K,
         n_units=len(U),
         unit=unit,
         model=describe_model(mixture.irl_),
-        init=_init(mixture),
-        convergence=_convergence(mixture),
-        starts=_starts(mixture, unit),
-        converged=bool(mixture.converged_),
-        n_iter=int(mixture.n_iter_),
         log_likelihood=log_likelihood / len(U),
+        total_log_likelihood=log_likelihood,
+        null_log_likelihood=math.nan if problem is None else null_log_likelihood(problem, d),
+        covariance=errors_of[0],
         bic=-2.0 * log_likelihood + free.n_free * math.log(len(U)),
         n_free=free.n_free,
         weights=rho,
         weight_errors=weight_errors,
         sizes=U.sum(axis=0),
         counts=np.bincount(np.argmax(U, axis=1), minlength=K),
-        feature_names=tuple(getattr(mixture.mdp_, "feature_names", None) or (f"parameter {j}" for j in range(d))),
+        feature_names=feature_names(mixture.mdp_, d),
         thetas=thetas,
         errors=errors,
         status=status,
-        n_starts=len(mixture.restarts_),
-        n_best=sum(start.best for start in mixture.restarts_),
-        distances=np.array([start.distance for start in mixture.restarts_]),
         spread=f"one standard error, from the {method}",
-        model_choice=mixture.model_choice_,
+        **facts,
     )
+
+
+def feature_names(mdp: Any, d: int) -> tuple[str, ...]:
+    """Return the names of d features, or "parameter 0", ... if the MDP has none."""
+    return tuple(getattr(mdp, "feature_names", None) or (f"parameter {j}" for j in range(d)))
+
+
+def null_log_likelihood(problem: FitProblem, d: int) -> float:
+    """Return the total log-likelihood of one intent with theta = 0, or nan if it is undefined.
+
+    It is undefined if the partition function diverges, and for models that identify rewards only up to scale.
+    """
+    zero = np.zeros((1, d))
+    if problem.up_to_scale or problem.demos is None:
+        return math.nan
+    try:
+        total = float(problem.log_prob(zero).sum()) if problem.is_finite(zero) else math.nan
+    except (DivergentPartition, InvalidParameter, NumericalError):
+        return math.nan
+    return total if math.isfinite(total) else math.nan
 
 
 def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, float]:
@@ -334,9 +514,24 @@ def format_reward(value: float, error: float, status: str) -> tuple[str, str]:
     return f"{value:.{decimals}f}", f"± {error:.{decimals}f}"
 
 
-def _widths(rows: list[Row], k: int) -> tuple[int, int]:
-    cells = [cells[k] for _, cells in rows]
-    return max(len(value) for value, _ in cells), max(len(error) for _, error in cells)
+WALD_NOTE = "t, p: Wald tests that a reward is 0"
+
+
+def format_estimate(value: float, error: float, status: str, t: float = math.nan, p: float = math.nan) -> Cells:
+    """Format a reward and its error or status like `format_reward`, and the t-value and p-value if there are any.
+
+    Examples
+    --------
+    >>> format_estimate(1.0986, 0.2582, "ok", 4.255, 2.1e-5)
+    ('1.10', '± 0.26', '4.25', '2.1e-05')
+    """
+    cells = format_reward(value, error, status)
+    return (*cells, f"{t:.2f}", f"{p:.2g}" if p < 0.001 else f"{p:.3f}") if math.isfinite(t) else cells
+
+
+def _widths(rows: Sequence[Row], k: int) -> list[int]:
+    columns = zip_longest(*(cells[k] for _, cells in rows), fillvalue="")
+    return [max(map(len, column)) for column in columns]
 
 
 def table_blocks(rows: list[Row]) -> Iterator[range]:
@@ -344,7 +539,8 @@ def table_blocks(rows: list[Row]) -> Iterator[range]:
     K, names = len(rows[0][1]), max(len(name) for name, _ in rows) + 2
     first, used = 0, names
     for k in range(K):
-        width = sum(_widths(rows, k)) + 4
+        widths = _widths(rows, k)
+        width = sum(widths) + 2 * len(widths)
         if k > first and used + width > _WIDEST:
             yield range(first, k)
             first, used = k, names
@@ -352,13 +548,29 @@ def table_blocks(rows: list[Row]) -> Iterator[range]:
     yield range(first, K)
 
 
-def align_rows(rows: list[Row], intents: range) -> Iterator[str]:
+def align_rows(rows: Sequence[Row], intents: range) -> Iterator[str]:
     """Yield the lines of a table with aligned columns for some intents."""
     names, widths = max(len(name) for name, _ in rows), [_widths(rows, k) for k in intents]
     for name, cells in rows:
-        columns = zip(intents, widths, strict=True)
-        shown = (f"   {cells[k][0]:>{value}} {cells[k][1]:<{error}}" for k, (value, error) in columns)
+        shown = (_align_cells(cells[k], own) for k, own in zip(intents, widths, strict=True))
         yield f"  {name:<{names}}{''.join(shown)}".rstrip()
+
+
+def table_rows_html(rows: list[Row]) -> str:
+    """Return the rows of an HTML table; values and errors share a cell, and t-values and p-values have their own."""
+    parts, body = max(len(cell) for _, cells in rows for cell in cells), ""
+    for i, (name, cells) in enumerate(rows):
+        tag = "td" if i else "th"
+        texts = (t for cell in cells for t in (" ".join(cell[:2]).strip(), *cell[2:], *[""] * (parts - len(cell))))
+        body += f"<tr><th>{escape(name)}</th>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
+    return body
+
+
+def _align_cells(cells: tuple[str, ...], widths: list[int]) -> str:
+    """Return a value, its error and further columns; only the error is left-aligned."""
+    value, error, *others = [*cells, *[""] * (len(widths) - len(cells))]
+    aligned = "".join(f"  {text:>{width}}" for text, width in zip(others, widths[2:], strict=True))
+    return f"   {value:>{widths[0]}} {error:<{widths[1]}}{aligned}"
 
 
 def to_plain(value: Any) -> Any:
@@ -452,7 +664,7 @@ class GroupWeights:
             lines.append(f"{self.names[g]!s:>12}  {self.n_demos[g]:>14}  {cells}".rstrip())
         if len(self.names) > _SHOWN:
             lines.append(f"{'...':>12}  {len(self.names) - _SHOWN} more")
-        return "\n".join(lines)
+        return escape_controls("\n".join(lines))
 
     def _cell(self, g: int, k: int) -> str:
         value, low, high = (100.0 * table[g, k] for table in (self.weights, self.low, self.high))
@@ -515,7 +727,7 @@ class Membership:
             )
         if n > _SHOWN:
             lines.append(f"{'...':>12}  {n - _SHOWN} more")
-        return "\n".join([*lines, "", str(self.groups)] if self.groups is not None else lines)
+        return escape_controls("\n".join([*lines, "", str(self.groups)] if self.groups is not None else lines))
 
 
 def _as_text(values: NDArray[Any]) -> NDArray[Any]:

@@ -221,6 +221,12 @@ def training_demos(mixture: Any) -> Demonstrations | None:
     return demos
 
 
+def training_units(mixture: Any) -> Groups | None:
+    """Return the units of the training demonstrations of a mixture, or None if it was loaded from a file."""
+    units: Groups | None = getattr(getattr(mixture, "_problem", None), "units", None)
+    return units
+
+
 def check_intent(k: Any, n_intents: int, name: str = "k") -> int:
     """Return the index of an intent as an int."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 0 <= k < n_intents:

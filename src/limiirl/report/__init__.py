@@ -1,5 +1,6 @@
 """Reports with text, tables, figures and maps, written as one self-contained HTML page."""
 
+from limiirl.report.comparison import ModelTable, compare
 from limiirl.report.document import Callout, Code, Facts, Figure, Fold, Grid, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.markup import literal
@@ -17,12 +18,14 @@ __all__ = [
     "Grid",
     "Layer",
     "Map",
+    "ModelTable",
     "Report",
     "Section",
     "Stroke",
     "Table",
     "Text",
     "check_folder",
+    "compare",
     "literal",
     "write",
 ]

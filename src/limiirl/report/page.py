@@ -294,7 +294,7 @@ def _check_files(folder: Path, names: set[str]) -> None:
             f"folder must not contain other files with names of the report; {folder / taken[0]} was not written by an "
             "earlier report. Move it, or choose another folder.",
             parameter="folder",
-            value=str(folder / taken[0]),
+            value=str(folder),
         )
 
 

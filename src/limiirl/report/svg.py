@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -113,7 +114,9 @@ def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Pi
     vector, raster = io.BytesIO(), io.BytesIO()
     settings = dict(STYLE) | {"svg.fonttype": "none", "svg.hashsalt": name, "savefig.bbox": None}
     # Start from the defaults, so that the output does not depend on the user's settings.
-    with matplotlib.style.context(["default", settings]), _close_new_figures():
+    with matplotlib.style.context(["default", settings]), _close_new_figures(), warnings.catch_warnings():
+        # The PNG has a box for a character that matplotlib's font lacks; the SVG on the page uses the reader's fonts.
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         drawing = draw()
         drawing.savefig(vector, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         drawing.savefig(raster, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
@@ -142,7 +145,8 @@ def _close_new_figures() -> Iterator[None]:
 
 
 def _parse_svg(source: bytes, name: str, title: str, alt: str) -> ET.Element:
-    root = ET.fromstring(source)
+    # matplotlib does not escape control characters, which are invalid in XML.
+    root = ET.fromstring(clean(source.decode()))
     _prune(root)
     _prefix_ids(root, name)
     # Set as attributes of the root element; a style sheet would affect the whole page.

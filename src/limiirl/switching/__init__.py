@@ -6,7 +6,13 @@ from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
 from limiirl.switching.information import SwitchingErrors
 from limiirl.switching.io import check_target, is_saved
-from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
+from limiirl.switching.selection import (
+    SwitchingRow,
+    SwitchingSelection,
+    SwitchingSetting,
+    mean_per_step,
+    select_switching,
+)
 from limiirl.switching.summary import SwitchingSummary, summarise_switching
 from limiirl.switching.transitions import Logits
 
@@ -25,6 +31,7 @@ __all__ = [
     "SwitchingSummary",
     "check_target",
     "is_saved",
+    "mean_per_step",
     "select_switching",
     "summarise_switching",
 ]

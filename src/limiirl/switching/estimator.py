@@ -55,7 +55,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         responsibilities (n, K) of the n decisions of all demonstrations; a fitted `IntentMixture`, whose posterior is
         computed for each window; or a fitted `SwitchingMixture`, from whose parameters EM starts.
     switching_ridge : float
-        Coefficient of the penalty |B|^2 / 2 on the total log-likelihood: 1 / variance of a Gaussian prior.
+        Coefficient of the penalty ``|B|^2 / 2`` on the total log-likelihood: 1 / variance of a Gaussian prior.
     window : int
         Maximum number of steps of a window.
     n_init : int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._estimator import NoMetadataRouting
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
+from limiirl._validation import check_choice
 from limiirl.demos import Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import count, viterbi
-from limiirl.metrics import GroupComparison, compare_groups
-from limiirl.mixture import MOST_PARAMETERS, check_fitted, free_parameters, validate
+from limiirl.metrics import GroupComparison, compare_groups, condition_of_groups
+from limiirl.mixture import COVARIANCES, MOST_PARAMETERS, FunctionEstimate, check_fitted, free_parameters, validate
 from limiirl.switching.dynamics import (
     DwellTimes,
     GroupDynamics,
@@ -28,7 +29,7 @@ from limiirl.switching.dynamics import (
 )
 from limiirl.switching.information import SwitchingErrors, switching_errors
 from limiirl.switching.problem import Parameters, SwitchingProblem
-from limiirl.switching.summary import SwitchingSummary, summarise_switching
+from limiirl.switching.summary import SwitchingSummary, null_log_likelihood, summarise_switching
 from limiirl.switching.transitions import Logits, transition_table
 
 if TYPE_CHECKING:
@@ -242,17 +243,20 @@ class FittedSwitching(NoMetadataRouting):
         if len(self.initial_) == 1:
             raise InvalidParameter.of("n_intents", 1, "must be at least 2, so that intents can switch")
         units = dynamics.groups
-        given = _condition_of_groups(condition, units)
+        given = condition_of_groups(condition, units)
         return compare_groups(dynamics.quantities, given, groups=units.names, **options)
 
     def standard_errors(
-        self, demos: Demonstrations | None = None, covariates: Any = None, *, groups: ArrayLike | None = None
+        self,
+        demos: Demonstrations | None = None,
+        covariates: Any = None,
+        *,
+        groups: ArrayLike | None = None,
+        covariance: str | None = None,
     ) -> SwitchingErrors:
         """Return standard errors of the rewards, the initial probabilities and the transition model.
 
-        The errors are computed from the observed information (Louis' identity). With groups, the covariance is the
-        sandwich estimator clustered by group, which is valid if demonstrations of a group are dependent; it needs many
-        more groups than parameters of interest. The computation takes as long as two E-steps per free parameter.
+        The computation takes as long as two E-steps per free parameter.
 
         Parameters
         ----------
@@ -260,17 +264,58 @@ class FittedSwitching(NoMetadataRouting):
             By default, the training data with the groups of `fit`.
         covariates : (n, m) array or frame, optional
         groups : (N,), optional
-            Group of each demonstration.
+            Group of each demonstration; by default, for the training data, the groups of `fit`.
+        covariance : {"observed", "robust", "cluster"}, optional
+            "observed": the inverse of the observed information (Louis' identity). "robust": the sandwich estimator with
+            the scores of demonstrations, valid also if the model is not correct. "cluster": with the scores of groups,
+            valid also if demonstrations of a group are dependent; it needs many more groups than parameters of
+            interest. By default "cluster" if there are groups, and otherwise "observed".
         """
         check_fitted(self)
         if demos is None:
             demos, covariates = self._require_training()
             groups = self.groups_ if groups is None and self._n_groups > 1 else groups
-        problem, parameters = self._problem_of(demos, covariates)
-        units = None if groups is None else Groups.for_demos(groups, demos)
+        if covariance is None:
+            covariance = "observed" if groups is None else "cluster"
+        units = None
+        if check_choice(covariance, "covariance", COVARIANCES) == "cluster":
+            if groups is None:
+                message = "groups is required for covariance='cluster'. Pass one label per demonstration."
+                raise InvalidParameter(message, parameter="groups")
+            units = Groups.for_demos(groups, demos)
+        elif covariance == "robust":
+            units = Groups.for_demos(None, demos)
         if units is not None and len(units) < 2:
             raise InvalidParameter.of("groups", len(units), "must have at least two groups")
+        problem, parameters = self._problem_of(demos, covariates)
         return switching_errors(problem, parameters, self.shares_, float(self.switching_ridge), units)
+
+    def delta_method(
+        self, function: Callable[..., Any], gradient: Callable[..., Any] | None = None, **options: Any
+    ) -> FunctionEstimate:
+        """Return a function of (initial, thetas, transition) with its standard error.
+
+        Parameters
+        ----------
+        function, gradient : callable
+            See `SwitchingErrors.delta_method`. A gradient has the derivatives by all parameters of `SwitchingErrors`.
+        **options
+            Arguments of `standard_errors`, such as ``covariance="robust"``.
+
+        Examples
+        --------
+        The expected dwell time of intent 0:
+
+        >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+        >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        >>> actions = [[0] * 20 + [1] * 20, [1] * 20 + [0] * 10 + [1] * 10] * 4
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 8, actions)
+        >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+        >>> dwell = sw.delta_method(lambda initial, thetas, transition: 1 / (1 - transition[0, 0]))
+        >>> bool(np.isclose(dwell.value, sw.dwell_times_[0]))
+        True
+        """
+        return self.standard_errors(**options).delta_method(function, gradient)
 
     def _require_training(self) -> tuple[Demonstrations, Any]:
         demos, covariates = self._training
@@ -284,7 +329,12 @@ class FittedSwitching(NoMetadataRouting):
         return 0 if self.groups_ is None else int(np.unique(self.groups_).size)
 
     def summary(
-        self, demos: Demonstrations | None = None, covariates: Any = None, *, errors: bool | None = None
+        self,
+        demos: Demonstrations | None = None,
+        covariates: Any = None,
+        *,
+        errors: bool | None = None,
+        covariance: str | None = None,
     ) -> SwitchingSummary:
         """Return a summary of the fit, with the segments of demonstrations; the training data are the default.
 
@@ -296,17 +346,22 @@ class FittedSwitching(NoMetadataRouting):
         covariates : (n, m) array or frame, optional
         errors : bool, optional
             Compute standard errors; by default, if this takes about a minute at most.
+        covariance : {"observed", "robust", "cluster"}, optional
+            See `standard_errors`.
         """
         check_fitted(self)
         if demos is None:
             demos, covariates = self._training
         if demos is None:
-            return summarise_switching(cast("Any", self), None, None)
+            return summarise_switching(cast("Any", self))
         trained = demos is self._training[0]
         measured = None
         if self.has_fast_errors(demos) if errors is None else errors:
-            measured = self.standard_errors() if trained else self.standard_errors(demos, covariates)
-        return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured)
+            given = () if trained else (demos, covariates)
+            measured = self.standard_errors(*given, covariance=covariance)
+        problem, _ = self._problem_of(demos, covariates)
+        total, null = self._total(None if trained else demos, covariates)[0], null_log_likelihood(problem)
+        return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured, (total, null))
 
     def has_fast_errors(self, demos: Demonstrations) -> bool:
         """Return True if standard errors from these demonstrations take about a minute at most."""
@@ -494,13 +549,3 @@ class FittedSwitching(NoMetadataRouting):
         log_emission, B = problem.log_emission(parameters.thetas), parameters.logits.B
         eta = problem.design.eta(B)
         return viterbi(log_emission, np.log(parameters.initial), parameters.logits.A, eta, problem.data)
-
-
-def _condition_of_groups(condition: Any, units: Groups) -> NDArray[Any]:
-    """Return the condition (G,) of each group; raise if it varies within a group."""
-    if isinstance(condition, Mapping):
-        missing = [name for name in units.names.tolist() if name not in condition]
-        if missing:
-            raise InvalidParameter.of("condition", missing[0], "must have a condition for each group")
-        return np.asarray([condition[name] for name in units.names.tolist()])
-    return units.reduce(condition, "condition")

@@ -22,9 +22,19 @@ from scipy.linalg import block_diag, helmert
 from limiirl._typing import BoolArray, FloatArray
 from limiirl.demos import Groups
 from limiirl.kernels.switching import Chain, ChainCounts, Decisions, count, normalise_logits
-from limiirl.mixture import SMALLEST_WEIGHT, FreeParameters, free_parameters, invert_information, score_blocks
+from limiirl.mixture import (
+    SMALLEST_WEIGHT,
+    FreeEstimates,
+    FreeParameters,
+    describe_sandwich,
+    free_parameters,
+    invert_information,
+    sandwich,
+    score_blocks,
+    wald_statistics,
+)
 from limiirl.switching.problem import Parameters, SwitchingProblem
-from limiirl.switching.transitions import HOMOGENEOUS, LARGEST_LOGIT, STATE, transition_table
+from limiirl.switching.transitions import HOMOGENEOUS, LARGEST_LOGIT, STATE, Logits, transition_table
 
 # Largest change in the logarithm of a probability for central differences of expected counts.
 _STEP = 3e-5
@@ -38,8 +48,11 @@ _IMPRECISE, _LARGEST_ERROR = 10.0, 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class SwitchingErrors:
+class SwitchingErrors(FreeEstimates):
     """Standard errors of a `SwitchingMixture`; nan for parameters without one.
+
+    Arguments of functions for `delta_method` are the probabilities of the first intent (K,), the thetas (K, d), and the
+    transition probabilities (K, K) or (S, K, K); for covariates, the latter are those at the mean covariates.
 
     Attributes
     ----------
@@ -69,6 +82,36 @@ class SwitchingErrors:
     covariance: FloatArray = field(repr=False)
     n_free: int
     method: str
+    _basis: FloatArray = field(repr=False)  # (n, r), orthonormal
+    _free_covariance: FloatArray = field(repr=False)  # (r, r); nan in flat directions
+    _estimates: FloatArray = field(repr=False)  # (n,)
+
+    @property
+    def t(self) -> FloatArray:
+        """Rewards (K, d) divided by their standard errors."""
+        return wald_statistics(self._arguments(self._estimates)[1], self.thetas)[0]
+
+    @property
+    def p(self) -> FloatArray:
+        """Two-sided p-values (K, d) of the hypothesis that a reward is 0, from `t`."""
+        return wald_statistics(self._arguments(self._estimates)[1], self.thetas)[1]
+
+    def _arguments(self, x: FloatArray) -> tuple[FloatArray, ...]:
+        initial, thetas, A, B = self._layout.split(x)
+        by_state = self.transition.ndim == 3
+        table = transition_table(Logits(A, B), B.T if by_state else np.zeros((1, self.initial.size)))
+        return initial, thetas, table if by_state else table[0]
+
+    def _movable(self) -> BoolArray:
+        thetas = self._layout.slices[1]
+        result = np.zeros(self._estimates.size, dtype=bool)
+        result[thetas] = ~np.isin(self.status, ("bound", "empty")).ravel()
+        return result
+
+    @property
+    def _layout(self) -> _Layout:
+        K, d = self.thetas.shape
+        return _Layout(K, d, self.B.shape[1])
 
 
 class _Layout(NamedTuple):
@@ -258,7 +301,7 @@ def switching_errors(
     ridge : float
         Coefficient of the penalty on B.
     groups : Groups or None
-        If given, the covariance is the sandwich I^-1 (sum_g s_g s_g') I^-1 G / (G - 1) of the scores s_g of groups.
+        If given, the covariance is the `sandwich` of the scores of groups.
     """
     free = free_parameters(problem.model, problem.mdp, shares, parameters.thetas, problem.n_steps)
     own = SwitchingInformation(problem, parameters, ridge, free)
@@ -269,18 +312,25 @@ def switching_errors(
     inverse, flat = invert_information(observed, (basis**2).T @ np.diag(complete))
     method = "observed information"
     if groups is not None:
-        scores, G = group_scores(own, groups) @ basis, len(groups)
-        inverse = inverse @ (scores.T @ scores) @ inverse * (G / (G - 1.0))
-        method = f"sandwich estimator, clustered by {G} {'groups' if groups.grouped else 'demonstrations'}"
+        scores = group_scores(own, groups) @ basis
+        inverse, method = sandwich(inverse, scores), describe_sandwich(len(groups), groups.noun)
     covariance = basis @ inverse @ basis.T
     on_flat = np.any(np.abs(basis[:, flat]) > _INVOLVED, axis=1)
-    return _report(own, covariance, on_flat, basis.shape[1] - int(np.count_nonzero(flat)), method)
+    inverse[flat] = inverse[:, flat] = np.nan
+    return _report(own, covariance, on_flat, (basis, inverse), method)
 
 
 def _report(
-    own: SwitchingInformation, covariance: FloatArray, on_flat: BoolArray, n_free: int, method: str
+    own: SwitchingInformation,
+    covariance: FloatArray,
+    on_flat: BoolArray,
+    free_estimates: tuple[FloatArray, FloatArray],
+    method: str,
 ) -> SwitchingErrors:
-    """Return the standard errors; nan for parameters that are fixed or in a flat direction of the likelihood."""
+    """Return the standard errors; nan for parameters that are fixed or in a flat direction of the likelihood.
+
+    `free_estimates` are the basis (n, r) of free directions, and the covariance (r, r) along them.
+    """
     parameters, free, layout = own.parameters, own.free, own.layout
     variance = np.diag(covariance)
     flat_initial, flat_thetas, flat_A, flat_B = layout.split(on_flat.astype(np.float64))
@@ -302,7 +352,12 @@ def _report(
     if transition.ndim == 3:
         bad = bad | ~np.any(moved, axis=0)[:, None, None]
     transition = np.where(bad | (transition == 0.0), np.nan, transition)
-    return SwitchingErrors(initial, thetas, status, transition, A, B, covariance, n_free, method)
+    n_free = int(np.count_nonzero(np.isfinite(np.diag(free_estimates[1]))))
+    parts = (parameters.initial, parameters.thetas, parameters.logits.A, parameters.logits.B)
+    estimates = np.concatenate([np.ravel(part) for part in parts])
+    return SwitchingErrors(
+        initial, thetas, status, transition, A, B, covariance, n_free, method, *free_estimates, estimates
+    )
 
 
 def _logit_errors(own: SwitchingInformation, covariance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -13,25 +13,33 @@ from numpy.typing import NDArray
 
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
+from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.mixture import (
     MARKS,
     MOST_ROWS,
+    WALD_NOTE,
     align_rows,
     describe_model,
+    feature_names,
+    format_estimate,
     format_reward,
     free_parameters,
     table_blocks,
+    table_rows_html,
     to_plain,
+    wald_statistics,
 )
 from limiirl.switching.dynamics import DwellTimes
 from limiirl.switching.information import SwitchingErrors
+from limiirl.switching.problem import SwitchingProblem
 from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS
 
 if TYPE_CHECKING:
     from limiirl.switching.estimator import SwitchingMixture
 
 _NO_ERRORS = "no standard errors: see standard_errors()"
-Row = tuple[str, list[tuple[str, str]]]  # a name, and a value with its error or status per intent
+# A name, and for each intent a value, its error or status, and optionally its t-value and p-value.
+Row = tuple[str, Sequence[tuple[str, ...]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +73,8 @@ class SwitchingSummary:
         Method of the standard errors; empty without them.
     n_starts, n_best : int
         Number of initialisations, and of those that reached the best objective.
+    total_log_likelihood, null_log_likelihood : float
+        Sum over steps; and the sum for the null model theta = 0 (nan if it is not available).
 
     Examples
     --------
@@ -109,6 +119,24 @@ class SwitchingSummary:
     method: str
     n_starts: int
     n_best: int
+    total_log_likelihood: float
+    null_log_likelihood: float
+
+    @property
+    def t_values(self) -> FloatArray:
+        """Rewards (K, d) divided by their errors."""
+        return wald_statistics(self.thetas, self.errors)[0]
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Two-sided p-values (K, d) of the hypothesis that a reward is 0."""
+        return wald_statistics(self.thetas, self.errors)[1]
+
+    @property
+    def rho_squared(self) -> float:
+        """McFadden's 1 - log L / log L_0, where L_0 is the likelihood of the null model theta = 0."""
+        null = self.null_log_likelihood
+        return 1.0 - self.total_log_likelihood / null if null < 0.0 else math.nan
 
     @property
     def unit(self) -> str:
@@ -117,10 +145,13 @@ class SwitchingSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
-        return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
+        plain = {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
+        return plain | {name: to_plain(getattr(self, name)) for name in ("rho_squared", "t_values", "p_values")}
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with the columns intent, parameter, name, value, standard_error and status.
+        """Return a pandas DataFrame with the columns intent, parameter, name, value, standard_error, t, p and status.
+
+        t and p are those of Wald tests of rewards and coefficients against 0.
 
         `parameter` is "share", "stationary", "dwell_time", "initial", "transition" (to the intent `name`),
         "coefficient" (of the covariate `name`, on the log odds of switching to the intent) or "reward" (of the feature
@@ -136,7 +167,8 @@ class SwitchingSummary:
             ("coefficient", self.covariate_names, self.coefficients, self.coefficient_errors),
             ("reward", self.feature_names, self.thetas, self.errors),
         ]
-        names = ("intent", "parameter", "name", "value", "standard_error", "status")
+        tested = ("reward", "coefficient")
+        names = ("intent", "parameter", "name", "value", "standard_error", "t", "p", "status")
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for parameter, labels, values, errors in blocks:
             columns["intent"] += np.repeat(np.arange(K), len(labels)).tolist()
@@ -144,6 +176,9 @@ class SwitchingSummary:
             columns["name"] += labels * K
             columns["value"] += values.ravel().tolist()
             columns["standard_error"] += [np.nan] * values.size if errors is None else errors.ravel().tolist()
+            known = errors if errors is not None and parameter in tested else np.full(values.shape, np.nan)
+            for column, statistics in zip(("t", "p"), wald_statistics(values, known), strict=True):
+                columns[column] += statistics.ravel().tolist()
             columns["status"] += self.status.ravel().tolist() if parameter == "reward" else ["ok"] * values.size
         return to_pandas(columns)
 
@@ -161,11 +196,7 @@ class SwitchingSummary:
 
     def _repr_html_(self) -> str:
         head = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._head())
-        body = ""
-        for i, (name, cells) in enumerate(self._rows()):
-            tag = "td" if i else "th"
-            body += f"<tr><th>{escape(name)}</th>"
-            body += "".join(f"<{tag}>{escape(' '.join(cell).strip())}</{tag}>" for cell in cells) + "</tr>"
+        body = table_rows_html(list(self._rows()))
         notes = "<br>".join(escape(note) for note in self._notes())
         return f"<p><b>{escape(self._title())}</b></p><table>{head}</table><table>{body}</table><p>{notes}</p>"
 
@@ -180,11 +211,15 @@ class SwitchingSummary:
         yield "init", self.init
         yield "EM", self.convergence
         yield "initialisations", self.starts
-        yield "log-likelihood", f"{self.log_likelihood:.4f} per step"
+        yield "log-likelihood", f"{self.log_likelihood:.4f} per step, {self.total_log_likelihood:.2f} in total"
+        if math.isfinite(self.rho_squared):
+            null = self.null_log_likelihood
+            yield "rho-squared", f"{self.rho_squared:.4f}, against theta = 0 (log-likelihood {null:.2f})"
         yield "BIC", f"{self.bic:.1f}, with {self.n_free} free parameter" + ("" if self.n_free == 1 else "s")
 
     def _rows(self) -> Iterator[Row]:
-        yield "", [("intent", str(k)) for k in range(self.n_intents)]
+        tested = ("t", "p") if np.any(np.isfinite(self.t_values)) else ()
+        yield "", [("intent", str(k), *tested) for k in range(self.n_intents)]
         yield "share of steps", [(f"{100 * x:.1f} %", "") for x in self.shares]
         yield "stationary share", [(f"{100 * x:.1f} %", "") for x in self.stationary]
         dwell = zip(self.dwell_times, self.dwell_errors, strict=True)
@@ -197,14 +232,17 @@ class SwitchingSummary:
             cells = zip(self.transition[:, k], self.transition_errors[:, k], strict=True)
             yield f"followed by {k}", [_percent(*cell) for cell in cells]
         for c, name in enumerate(self.covariate_names):
-            pairs = zip(self.coefficients[:, c], self.coefficient_errors[:, c], strict=True)
-            yield f"towards it: {name}", [format_reward(*pair, "ok") for pair in pairs]
+            values, errors = self.coefficients[:, c], self.coefficient_errors[:, c]
+            tests = zip(values, errors, *wald_statistics(values, errors), strict=True)
+            yield f"towards it: {name}", [format_estimate(x, error, "ok", t, p) for x, error, t, p in tests]
+        columns = (self.thetas, self.errors, self.status, self.t_values, self.p_values)
         for j, name in enumerate(self.feature_names[:MOST_ROWS]):
-            rewards = zip(self.thetas[:, j], self.errors[:, j], self.status[:, j], strict=True)
-            yield name, [format_reward(*reward) for reward in rewards]
+            yield name, [format_estimate(*cell) for cell in zip(*(column[:, j] for column in columns), strict=True)]
 
     def _notes(self) -> Iterator[str]:
         yield f"± one standard error, from the {self.method}" if self.method else _NO_ERRORS
+        if np.any(np.isfinite(self.t_values)):
+            yield WALD_NOTE
         for mark, meaning in MARKS.items():
             if np.any(self.status == mark):
                 yield f"({mark}) {meaning}"
@@ -214,16 +252,36 @@ def _percent(value: float, error: float) -> tuple[str, str]:
     return f"{100 * value:.2f} %", f"± {100 * error:.2f}" if math.isfinite(error) else ""
 
 
+def null_log_likelihood(problem: SwitchingProblem) -> float:
+    """Return the log-likelihood of the decisions if theta = 0 for every intent, or nan if the values diverge."""
+    try:
+        log_emission = problem.log_emission(np.zeros((1, problem.mdp.n_features)))
+    except (DivergentPartition, NumericalError):
+        return math.nan
+    return float(log_emission[problem.decisions.number, 0].sum())
+
+
 def summarise_switching(
-    mixture: SwitchingMixture, dwell: DwellTimes | None, measured: SwitchingErrors | None
+    mixture: SwitchingMixture,
+    dwell: DwellTimes | None = None,
+    measured: SwitchingErrors | None = None,
+    log_likelihoods: tuple[float, float] | None = None,
 ) -> SwitchingSummary:
-    """Return the summary of a fitted mixture with the dwell times of demonstrations and the standard errors, if any."""
+    """Return the summary of a fitted mixture, with what is available of demonstrations.
+
+    This is their dwell times, the standard errors, and their total log-likelihood and that of the null model.
+    """
+    total, null = (mixture.log_likelihood_ * mixture.n_steps_, math.nan) if log_likelihoods is None else log_likelihoods
     K, d = mixture.thetas_.shape
     covariates = () if mixture.covariates_ is None else mixture.covariates_.names
     coefficients = mixture.logits_.B if covariates else np.zeros((K, 0))
     transition_errors = np.full((K, K), np.nan)
     if measured is not None and mixture.switching == HOMOGENEOUS:
         transition_errors = measured.transition
+    coefficient_errors = np.full(coefficients.shape, np.nan)
+    if measured is not None and covariates:
+        coefficient_errors = measured.B
+    errors = np.full((K, d), np.nan) if measured is None else measured.thetas
     free = free_parameters(mixture.irl_, mixture.mdp_, mixture.shares_, mixture.thetas_, mixture.n_steps_)
     return SwitchingSummary(
         n_intents=K,
@@ -246,7 +304,7 @@ def summarise_switching(
         n_segments=None if dwell is None else dwell.n_segments,
         mean_segment=None if dwell is None else dwell.mean,
         transition=mixture.mean_transition_,
-        feature_names=tuple(getattr(mixture.mdp_, "feature_names", None) or (f"parameter {j}" for j in range(d))),
+        feature_names=feature_names(mixture.mdp_, d),
         thetas=mixture.thetas_,
         covariate_names=covariates,
         coefficients=coefficients,
@@ -254,11 +312,13 @@ def summarise_switching(
         initial_errors=np.full(K, np.nan) if measured is None else measured.initial,
         dwell_errors=np.diag(transition_errors) * mixture.dwell_times_**2,  # delta method
         transition_errors=transition_errors,
-        coefficient_errors=measured.B if measured is not None and covariates else np.full(coefficients.shape, np.nan),
-        errors=np.full((K, d), np.nan) if measured is None else measured.thetas,
+        coefficient_errors=coefficient_errors,
+        errors=errors,
         method="" if measured is None else measured.method,
         n_starts=len(mixture.restarts_),
         n_best=sum(run.best for run in mixture.restarts_),
+        total_log_likelihood=total,
+        null_log_likelihood=null,
     )
 
 

@@ -21,7 +21,7 @@ from tests.helpers import raises
 SIZES = np.array([10.0, 20.0, 10.0])
 
 
-def scored(*sums, train=-0.5, accuracy=None):
+def make_method(*sums, train=-0.5, accuracy=None):
     """Return a method with given log-likelihoods of three recordings."""
     return lambda data, number: Score(np.array(sums) + data[number], SIZES, train, accuracy)
 
@@ -38,11 +38,11 @@ PART = RivalPart(
     "toy_folder",
     "step",
     lambda folder: [float(line) for line in (folder / "levels.txt").read_text().split()],
-    {"weak": scored(-10.0, -20.0, -10.0), "ours": scored(-5.0, -12.0, -5.0, accuracy=0.75)},
+    {"weak": make_method(-10.0, -20.0, -10.0), "ours": make_method(-5.0, -12.0, -5.0, accuracy=0.75)},
     "ours",
     published=(Published("theirs", -0.8, "a paper", accuracy=0.7),),
     goals=(Goal("likelihood", -0.8), Goal("accuracy", 0.8, "accuracy")),
-    candidates={"a": scored(-6.0, -12.0, -6.0), "b": scored(-5.0, -12.0, -5.0)},
+    candidates={"a": make_method(-6.0, -12.0, -6.0), "b": make_method(-5.0, -12.0, -5.0)},
     chosen="b",
     n_folds=2,
 )

@@ -412,3 +412,17 @@ def test_a_discount_below_rounding_needs_no_linear_system(n_states, monkeypatch:
     assert MaxCausalEnt().residual(tiny, theta) == 0.0
     with raises(DivergentPartition, parameter="thetas", index=0):
         MaxCausalEnt().policy(tiny, np.full(tiny.n_features, 1e308))
+
+
+@pytest.mark.parametrize("n_states", [20, 400])
+def test_values_of_zero_are_accurate_for_large_rewards(n_states) -> None:
+    """Rewards log pi have the value 0 in every state, and the policy pi, for every discount."""
+    rng = np.random.default_rng(1)
+    src = np.repeat(np.arange(n_states), 2)
+    dst = np.column_stack([(np.arange(n_states) + 1) % n_states, (np.arange(n_states) - 1) % n_states]).ravel()
+    pi = rng.uniform(0.05, 1.0, src.size)
+    pi /= np.repeat(pi.reshape(-1, 2).sum(axis=1), 2)
+    args = {"action": np.tile([0, 1], n_states), "edge_features": np.log(pi)[:, None], "gamma": 0.9}
+    mdp = MDP.from_edges(src, dst, **args)
+    theta = np.append(np.zeros(mdp.n_features - 1), 1.0)
+    np.testing.assert_allclose(MaxCausalEnt().policy(mdp, theta), pi.reshape(-1, 2), rtol=1e-10)

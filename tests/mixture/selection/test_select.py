@@ -433,8 +433,8 @@ def test_bic_chooses_among_adequate_numbers():
     chosen, reason = explain(rows, recommend(rows, 4), "groups")
     assert chosen == 3
     assert reason == (
-        "3 intents: the lowest BIC among 2, 3 and 4, whose held-out likelihood is within two standard errors of the "
-        "best (K = 3). Other criteria recommend 1 (BIC), 2 (held-out likelihood), 4 (the "
+        "3 intents: the lowest BIC among 2, 3 and 4, whose held-out likelihood is within two standard errors, or one "
+        "nat, of the best (K = 3). Other criteria recommend 1 (BIC), 2 (held-out likelihood), 4 (the "
         "stick-breaking GMM)."
     )
 
@@ -446,12 +446,23 @@ def test_the_smallest_adequate_number_without_bic():
     assert reason.startswith("2 intents: the smallest of 2 and 3, whose held-out likelihood")
 
 
+def test_held_out_gains_below_one_nat_in_total_are_negligible():
+    """One intent is adequate although two and three are better by many standard errors."""
+    gaps = [(1, 0.009, 90.0), (2, 0.001, 103.0), (3, 0.0, 110.0)]
+    rows = [row(k, behind, 1e-6, bic, n_units=100) for k, behind, bic in gaps]
+    assert explain(rows, recommend(rows, None), "groups")[0] == 1
+    assert recommend(rows, None)["held_out"] == 1
+    more = [replace(own, n_units=1000) for own in rows]  # 9 nats in total
+    assert explain(more, recommend(more, None), "groups")[0] == 2
+
+
 def test_reason_names_the_criteria_that_agree():
     rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.3, 0.1, 110.0)]
     chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
     assert chosen == 2
     assert reason == (
-        "2 intents: the only number whose held-out likelihood is within two standard errors of the best (K = 2). "
+        "2 intents: the only number whose held-out likelihood is within two standard errors, or one nat, of the best "
+        "(K = 2). "
         "Held-out likelihood and BIC agree."
     )
 

@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SigmaGIRL, select_intents
-from limiirl.errors import DegenerateIntentWarning
+from limiirl.errors import DegenerateIntentWarning, InvalidParameter
 from limiirl.metrics import check_fit, evaluate
 from limiirl.report import Figure, Fold, write
 from limiirl.report.intents import intents_report, python_code
 from limiirl.report.intents.view import make_view
 from limiirl.worlds import ElementWorld
+from tests.helpers import raises
 from tests.oracles.sigma import regulators
 
 
@@ -101,6 +102,13 @@ def test_the_program_repeats_the_fit(fitted, world):
 def test_plots_of_a_mixture(fitted):
     assert [tick.get_text() for tick in fitted.plot().axes[0].get_yticklabels()]
     assert fitted.plot_memberships(intent_names=["a", "b"]).legends[0].get_texts()[1].get_text() == "b"
+
+
+@pytest.mark.parametrize("demos", [3, "walks.csv", object()])
+def test_plots_refuse_other_objects_than_demonstrations(fitted, demos):
+    for plot in (fitted.plot, fitted.plot_memberships):
+        with raises(InvalidParameter, parameter="demos", value=type(demos).__name__):
+            plot(demos)
 
 
 def test_examples_are_the_most_certain_demonstrations(fitted):

@@ -191,8 +191,9 @@ def test_indicators_of_states_have_the_names_of_states():
 
 
 def test_names_and_groups_are_checked(fitted):
-    with raises(InvalidParameter, parameter="intent_names"):
-        make_view(fitted[0], intent_names=["one"])
+    for names in (["one"], 3, "ab", np.array(2)):
+        with raises(InvalidParameter, parameter="intent_names"):
+            make_view(fitted[0], intent_names=names)
     with raises(InvalidParameter, parameter="groups"):
         make_view(fitted[0], groups=np.zeros(60))
 

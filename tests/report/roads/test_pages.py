@@ -287,7 +287,7 @@ def test_errors_of_normalised_rewards_are_those_of_contrasts(city: City) -> None
     covariance = np.diag([0.04, 0.09, 0.01])
     errors = StandardErrors(
         np.zeros(1), np.sqrt(np.diag(covariance))[None], np.array([["ok", "ok", "ok"]]), np.zeros((4, 4)), 3, "hessian",
-        np.vstack([np.zeros((1, 3)), np.eye(3)]), covariance,
+        np.vstack([np.zeros((1, 3)), np.eye(3)]), covariance, np.ones(4),
     )  # fmt: skip
     groups = {"road": (0, 1), "turns": (2,)}
     normalised = normalise_rewards([[1.0, 2.0, 3.0]], groups, [3.0, 1.0, 5.0], errors=errors)

@@ -29,7 +29,7 @@ from limiirl.experiments.record import BaseRecord, describe_error
 from limiirl.experiments.run import RunCounts, run_trials
 from limiirl.experiments.store import Store
 from limiirl.experiments.trial import single_threaded
-from limiirl.switching.selection import mean_per_step
+from limiirl.switching import mean_per_step
 
 
 class Score(NamedTuple):
@@ -70,7 +70,7 @@ class Published(NamedTuple):
 class Goal(NamedTuple):
     """A score that our method has to exceed or, with `below`, to stay below.
 
-    `attribute` is that of `RivalRow`, or a name in its figures. The score is that of a `split`, or of all if it is None.
+    `attribute` is that of `RivalRow`, or a name in its figures. The score is that of one `split`, or of all splits.
     """
 
     text: str
@@ -255,14 +255,14 @@ class RivalResults:
             )
             for p in self.part.published
         ]
-        rows += self._fitted(list(self.part.methods), self.part.ours, self.part.n_splits, selection=False)
+        rows += self._summarise(list(self.part.methods), self.part.ours, self.part.n_splits, selection=False)
         return sorted(rows, key=lambda row: row.held_out)
 
     def candidates(self) -> list[RivalRow]:
         """Return the candidates of the selection, in the order of the part; empty unless they were run."""
-        return self._fitted(list(self.part.candidates), self.part.chosen, self.part.n_folds, selection=True)
+        return self._summarise(list(self.part.candidates), self.part.chosen, self.part.n_folds, selection=True)
 
-    def _fitted(self, names: list[str], reference: str, n_splits: int, *, selection: bool) -> list[RivalRow]:
+    def _summarise(self, names: list[str], reference: str, n_splits: int, *, selection: bool) -> list[RivalRow]:
         ours = self.records.get((reference, selection), [])
         rows = []
         for name in names:
@@ -382,21 +382,26 @@ def run_rivals(
     store = _open(folder, create=True)
     counts = RunCounts(sum(len(list(part.trials(select=select))) for part in parts))
     for part in parts:
-        before = counts.done + counts.skipped
-
-        def report(done: int, total: int, message: str, part: RivalPart = part, before: int = before) -> None:
-            del total
-            if progress is not None:
-                progress(before + done, counts.total, ", ".join(filter(None, [part.name, message])))
-
         trials = list(part.trials(select=select))
         attempt = _Attempt(part, contents[part.name])
-        own = run_trials(trials, store, attempt, retry_failed=retry_failed, progress=report)
+        shifted = None if progress is None else _shift(progress, part.name, counts)
+        own = run_trials(trials, store, attempt, retry_failed=retry_failed, progress=shifted)
         counts.done += own.done
         counts.skipped += own.skipped
         counts.failed_before += own.failed_before
         counts.failures += own.failures
     return [_results(part, store) for part in parts], counts
+
+
+def _shift(progress: Progress, name: str, counts: RunCounts) -> Progress:
+    """Return the progress of the trials of a part as that of all trials; `counts` has those of earlier parts."""
+    before = counts.done + counts.skipped
+
+    def report(done: int, total: int | None, message: str, /) -> None:
+        del total
+        progress(before + done, counts.total, ", ".join(filter(None, [name, message])))
+
+    return report
 
 
 def _read(part: RivalPart, root: Path) -> Any:

@@ -254,7 +254,7 @@ def _baselines(*orders: int, order: int, components: int | None = 3) -> dict[str
     return fits
 
 
-def _scorers(fits: dict[str, Fit], *, select: bool = False) -> dict[str, Callable[[Any, int], Score]]:
+def _scorers(fits: Mapping[str, Fit], *, select: bool = False) -> dict[str, Callable[[Any, int], Score]]:
     return {name: partial(score_windows, fit, select=select) for name, fit in fits.items()}
 
 
@@ -316,7 +316,8 @@ def score_mice(fit: Fit, data: Dataset, number: int) -> Score:
     train, test = data.demos[~held_out], data.demos[held_out]
     model = fit(data.mdp, train)
     steps = np.repeat(mouse[held_out] // _N_FOLDS, test.lengths - 1)
-    sums, sizes = np.bincount(steps, model.log_prob(test)), np.bincount(steps).astype(np.float64)
+    sums: FloatArray = np.bincount(steps, model.log_prob(test)).astype(np.float64)
+    sizes = np.bincount(steps).astype(np.float64)
     return Score(sums, sizes, float(model.log_prob(train).mean()), None, model.note)
 
 

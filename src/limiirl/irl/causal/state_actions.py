@@ -18,6 +18,8 @@ from limiirl.mdp import MDP, to_dense
 # The bandwidth is 1 to 3 for streets and grids, and at least 12 for random graphs. BiCGSTAB takes ten times as long as
 # elimination for Porto (85,000 segments), but a tenth of the time for a random graph of 3,000 states with 4 edges each.
 NARROW = 6.0
+# Largest number of entries of dense features that are stored (8 MiB).
+_MOST_STORED = 2**20
 
 
 class StateActions:
@@ -50,6 +52,7 @@ class StateActions:
         if mdp.edge_features is not None:
             mean: Any = sparse.csr_array((mdp.prob, np.arange(mdp.n_edges), edge_ptr))
             self.pair_features.append(mean @ mdp.edge_features)
+        self._rows: tuple[FloatArray, FloatArray] | None = None
 
     def rewards(self, thetas: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the rewards of states (S, K) and of state-action pairs (P, K) under thetas (K, d)."""
@@ -79,7 +82,7 @@ class StateActions:
     @property
     def one_step(self) -> bool:
         """True if the discount is so small that later rewards are below the rounding errors of the next one."""
-        return float(self.mdp.gamma) < np.finfo(np.float64).eps ** 2
+        return bool(self.mdp.gamma < np.finfo(np.float64).eps ** 2)
 
     @cached_property
     def symbolic(self) -> SymbolicFactorisation:
@@ -104,7 +107,18 @@ class StateActions:
         return bool(self.bandwidth <= NARROW * np.sqrt(self.mdp.n_states))
 
     def feature_rows(self) -> tuple[FloatArray, FloatArray]:
-        """Return dense features of states (S, d) and pairs (P, d), with zeros in the columns of other features."""
+        """Return dense features of states (S, d) and pairs (P, d), with zeros in the columns of other features.
+
+        Small arrays are stored, because every Hessian needs them; they must not be modified.
+        """
+        if self._rows is not None:
+            return self._rows
+        rows = self._make_rows()
+        if rows[0].size + rows[1].size <= _MOST_STORED:
+            self._rows = rows
+        return rows
+
+    def _make_rows(self) -> tuple[FloatArray, FloatArray]:
         mdp = self.mdp
         states, pairs = np.zeros((mdp.n_states, mdp.n_features)), np.zeros((mdp.n_pairs, mdp.n_features))
         first = mdp.n_state_features

@@ -190,6 +190,8 @@ _FEW_FACTORS = 10_000
 # Largest number of products in a Hessian, d^2 P, for which Newton's method is used. For the mouse data (d = 128,
 # P = 878), a Hessian costs as much as ten gradients, and a fit of two intents takes a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
+# Number of stored solutions of the soft Bellman equation: two per intent, for up to 16 intents.
+_MOST_SOLVED = 32
 # An action is tied with the best action if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
 
@@ -309,8 +311,26 @@ class StationarySolver(ABC):
         """Return the values of thetas (K, d)."""
 
 
+class SolvedRewards(NamedTuple):
+    """Soft values of one reward: Q and pi (P,), norm (S,), the relative residual, and the factors; never modified."""
+
+    Q: FloatArray
+    norm: FloatArray
+    pi: FloatArray
+    residual: float
+    factors: PolicyFactors
+
+
 class SoftBellmanSolver(StationarySolver):
-    """Solver for soft values with Newton's method. At discount 1, every state must reach a terminal state."""
+    """Solver for soft values with Newton's method. At discount 1, every state must reach a terminal state.
+
+    The last `_MOST_SOLVED` solutions are stored, because EM needs the soft values of the same theta in the E-step, in
+    the evaluation at the start of the M-step, and for its Hessian.
+    """
+
+    def __init__(self, pairs: StateActions, beta: float) -> None:
+        super().__init__(pairs, beta)
+        self._solved: dict[bytes, SolvedRewards] = {}
 
     @property
     def _has_few_factors(self) -> bool:
@@ -345,7 +365,8 @@ class SoftBellmanSolver(StationarySolver):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
             values.Q[:, open_], values.norm[:, open_], values.pi[:, open_] = step.Q, step.norm, step.pi
             rise = r_state[:, open_] + step.norm - V[:, open_]
-            scale = np.max(np.abs(V[:, open_]), axis=0, initial=1e-300)
+            # The values may be 0 for large rewards, such as the log-probabilities of a policy.
+            scale = np.maximum(np.max(np.abs(V[:, open_]), axis=0), 1e-3 * unit[open_])
             most = np.max(np.abs(rise), axis=0, initial=0.0)
             residual = most / scale
             done = (residual <= _LIMITS.solved) | (
@@ -369,21 +390,49 @@ class SoftBellmanSolver(StationarySolver):
     def _eliminate(
         self, r_state: FloatArray, r_pair: FloatArray, values: BellmanValues, thetas: FloatArray
     ) -> BellmanValues:
-        """Set Q, norm, pi and residuals; return the values. Later rewards start from the values of the first."""
-        pairs, K = self.pairs, len(thetas)
-        factors = PolicyFactors(np.empty((K, pairs.symbolic.n_values)), np.empty((K, len(r_state))))
-        guess = r_state[:, :1].copy()
-        for columns in (slice(0, 1), slice(1, K)):
-            part = PolicyFactors(factors.value[columns], factors.star[columns])
-            outputs = *(array[:, columns] for array in (values.Q, values.norm, values.pi)), values.residual[columns]
-            rewards = r_state[:, columns], r_pair[:, columns]
-            solve_soft_columns(pairs.graph, pairs.symbolic, part, rewards, self.beta, _EXACT_LIMITS, guess, outputs)
-            if np.any(np.isnan(values.residual)):
-                raise _infinite(thetas, int(np.argmax(np.isnan(values.residual))))
-            guess = r_state[:, :1] + values.norm[:, :1]
-        cache = FactorCache(np.arange(K))
-        cache.by_column = {k: PolicyFactors(factors.value[k], factors.star[k]) for k in range(K)}
-        return values._replace(omega=values.pi, factors=cache)
+        """Set Q, norm, pi and residuals; return the values."""
+        factors = FactorCache(np.arange(len(thetas)))
+        for k, solved in enumerate(self._solve_rewards(r_state, r_pair)):
+            if np.isnan(solved.residual):
+                raise _infinite(thetas, k)
+            values.Q[:, k], values.norm[:, k], values.pi[:, k] = solved.Q, solved.norm, solved.pi
+            values.residual[k] = solved.residual
+            # `solve` may overwrite factors.
+            factors.by_column[k] = PolicyFactors(*(part.copy() for part in solved.factors))
+        return values._replace(omega=values.pi, factors=factors)
+
+    def _solve_rewards(self, r_state: FloatArray, r_pair: FloatArray) -> list[SolvedRewards]:
+        """Return the soft values of rewards (S, K) and (P, K), from the stored solutions where possible."""
+        keys = [r_state[:, k].tobytes() + r_pair[:, k].tobytes() for k in range(r_state.shape[1])]
+        solved = {key: self._solved.pop(key) for key in set(keys) & self._solved.keys()}
+        new = [k for k, key in enumerate(keys) if key not in solved and key not in keys[:k]]
+        first = new[:0] if solved else new[:1]  # the others start from the values of one solution
+        for columns in (first, new[len(first) :]):
+            if columns:
+                start = next(((k, solved[key]) for k, key in enumerate(keys) if key in solved), None)
+                guess = r_state[:, columns[:1]] if start is None else (r_state[:, start[0]] + start[1].norm)[:, None]
+                results = self._solve_columns(r_state[:, columns], r_pair[:, columns], np.ascontiguousarray(guess))
+                solved |= {keys[k]: result for k, result in zip(columns, results, strict=True)}
+        # The least recently used entries are the first.
+        self._solved |= {key: solved[key] for key in dict.fromkeys(keys)}
+        for key in list(self._solved)[: max(0, len(self._solved) - _MOST_SOLVED)]:
+            del self._solved[key]
+        return [solved[key] for key in keys]
+
+    def _solve_columns(self, r_state: FloatArray, r_pair: FloatArray, guess: FloatArray) -> list[SolvedRewards]:
+        """Return the soft values of rewards, with new factors in every Newton step."""
+        symbolic, K = self.pairs.symbolic, r_state.shape[1]
+        factors = PolicyFactors(np.empty((K, symbolic.n_values)), np.empty((K, len(r_state))))
+        Q, norm, pi, residual = np.empty(r_pair.shape), np.empty(r_state.shape), np.empty(r_pair.shape), np.empty(K)
+        outputs = Q, norm, pi, residual
+        system = self.pairs.graph, symbolic, factors, (r_state, r_pair), self.beta, _EXACT_LIMITS
+        solve_soft_columns(*system, guess, outputs)
+        return [
+            SolvedRewards(
+                Q[:, k], norm[:, k], pi[:, k], float(residual[k]), PolicyFactors(factors.value[k], factors.star[k])
+            )
+            for k in range(K)
+        ]
 
     def _iterate(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
         """Apply a few Bellman backups to some columns of V (S, K)."""

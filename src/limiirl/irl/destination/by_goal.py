@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._parallel import one_thread
@@ -48,13 +48,13 @@ class Conditions(NamedTuple):
     ----------
     starts, goals : (C,)
         `starts` contains -1 if no feature depends on the start.
-    index : (m,)
+    of_pair : (m,)
         Condition of each pair.
     """
 
     starts: IntArray
     goals: IntArray
-    index: NDArray[np.intp]
+    of_pair: NDArray[np.intp]
 
 
 class ConditionalGoalValues(GoalValues):
@@ -164,13 +164,13 @@ class ConditionalGoalValues(GoalValues):
         origins: IntArray,
     ) -> _Sums:
         conditions = self._distinguish(origins, goals)
-        order = np.argsort(conditions.index, kind="stable")
-        first = np.searchsorted(conditions.index[order], np.arange(conditions.goals.size + 1))
+        order = np.argsort(conditions.of_pair, kind="stable")
+        first = np.searchsorted(conditions.of_pair[order], np.arange(conditions.goals.size + 1))
         blocks = [slice(i, min(i + _WIDTH, conditions.goals.size)) for i in range(0, conditions.goals.size, _WIDTH)]
 
         def one(block: slice) -> tuple[IntArray, _Sums]:
             mine = order[first[block.start] : first[block.stop]]
-            column = conditions.index[mine] - block.start
+            column = conditions.of_pair[mine] - block.start
             given = None if weights is None else weights[mine]
             starts = conditions.starts[block] if self._by_start else None
             return mine, self._sum_block(theta, starts, conditions.goals[block], states[mine], column, given, margin)
@@ -234,9 +234,9 @@ class ConditionalGoalValues(GoalValues):
 
     def _values_of(self, feature: GoalFeature, starts: IntArray | None, goals: IntArray) -> FloatArray:
         """Return the values (m, E) of a goal feature for pairs (m,)."""
-        rows = feature.values[feature.rows(starts, goals)]
-        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        return dense[:, self.mdp.dst] if feature.of == "state" else dense
+        rows: Any = feature.values[feature.rows(starts, goals)]
+        dense = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray())
+        return np.asarray(dense[:, self.mdp.dst]) if feature.of == "state" else dense
 
     def _distinguish(self, starts: IntArray, goals: IntArray) -> Conditions:
         keys = (starts << 32) | goals if self._by_start else goals
@@ -308,7 +308,7 @@ class _Columns:
 
 
 def link_size(
-    mdp: MDP, theta: FloatArray, starts: IntArray, goals: IntArray, *, of: str = "state", name: str = "link size"
+    mdp: MDP, theta: ArrayLike, starts: ArrayLike, goals: ArrayLike, *, of: str = "state", name: str = "link size"
 ) -> GoalFeature:
     """Return the link size attribute of pairs (m,) of a start and a goal (Fosgerau, Frejinger and Karlström 2013).
 
@@ -338,7 +338,7 @@ def link_size(
     general = mdp.without_goal_features
     checked = general.check_thetas(theta, "theta")[0]
     pairs = np.unique(np.stack([np.asarray(goals, dtype=np.int64), np.asarray(starts, dtype=np.int64)]), axis=1)
-    sums, rows = GoalValues(general).solve_cached(checked), []
+    sums, rows = GoalValues(general).solve_cached(checked), list[Any]()
     for goal, start in pairs.T.tolist():
         flow = sums.flow_between(start, goal)
         values = np.bincount(general.dst, weights=flow, minlength=general.n_states) if of == "state" else flow

@@ -266,20 +266,33 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         width = float(ndtri(0.5 + 0.5 * level)) * np.linalg.norm(rewards.root, axis=2)
         return np.stack([self._prior.theta(rewards.mean - width), self._prior.theta(rewards.mean + width)], axis=2)
 
-    def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
+    def summary(
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        **options: Any,
+    ) -> Summary:
         """Return the summary of the posterior medians, with the half-widths of 68 % credible intervals as errors.
 
-        Likelihood and BIC exclude the prior; `bound_` includes it.
+        Likelihood and BIC exclude the prior; `bound_` includes it. Options of `IntentMixture.summary` do not apply to
+        credible intervals; `mixture_.summary` accepts them.
         """
+        if options:
+            name = next(iter(options))
+            message = f"{name} does not apply to credible intervals. Call mixture_.summary({name}=...) instead."
+            raise InvalidParameter(message, parameter=name, value=options[name])
         validate.check_fitted(self)
         moves = sum(step.event not in ("start", "sweep") for step in self.history_)
         status = "converged" if self.converged_ else "not converged: raise max_iter or bound_tol"
         how = self.init if isinstance(self.init, str) else "given" if is_given(self.init) else type(self.init).__name__
         return replace(
-            self.mixture_.summary(demos, groups),
+            self.mixture_.summary(demos, groups, covariates=covariates),
             estimator="BayesianIntentMixture",
             errors=0.5 * np.ptp(self.credible_intervals(_ONE_SIGMA), axis=2),
             weight_errors=np.full(len(self.weights_), np.nan),
+            wald=False,
             status=np.full(self.thetas_.shape, "ok"),
             spread="half-width of the 68 % credible interval",
             init=f"{how}, {self.history_[0].n_intents} initial intents",

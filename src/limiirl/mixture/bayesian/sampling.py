@@ -30,6 +30,9 @@ from limiirl.mixture.validate import spawn_seeds
 # Step of the differences of gradients that yield the curvature at the mode, and the smallest eigenvalue of the
 # curvature that is used: the prior alone has about 1.
 _STEP, _LEAST_CURVATURE = 1e-4, 0.1
+# Standard deviation of the first points of the chains in whitened coordinates. Chains from distant points may stay at
+# local modes, such as an empty intent.
+_SPREAD = 0.1
 # Largest absolute normal score from which the search for the mode starts.
 _FARTHEST = 3.0
 # Tolerance on the gradient at the mode; the mode only centres and scales the coordinates.
@@ -97,7 +100,7 @@ class PosteriorDensity:
             value, gradient = self.evaluate(v)
             return (-value, -gradient) if np.isfinite(value) else (1e300, -gradient)
 
-        options = {"gtol": _GTOL, "maxfun": _MODE_EVALUATIONS}
+        options: Any = {"gtol": _GTOL, "maxfun": _MODE_EVALUATIONS}
         mode = np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x)
         steps = _STEP * np.eye(mode.size)
         rows = [(self.evaluate(mode - step)[1] - self.evaluate(mode + step)[1]) / (2.0 * _STEP) for step in steps]
@@ -147,7 +150,7 @@ class PosteriorChain:
         nutpie, from_pyfunc = _import_nutpie()
         n, (draws, tune) = self.centre.size, self.sizes
         rng = np.random.default_rng(seed)
-        first = rng.normal(size=n)
+        first = _SPREAD * rng.normal(size=n)
         model = from_pyfunc(
             n,
             lambda: lambda z, **_: self.evaluate(z),
@@ -235,7 +238,8 @@ class PosteriorSamples:
     @property
     def ess(self) -> FloatArray:
         """The smaller of the bulk and the tail effective sample size (K + K d,)."""
-        return np.minimum(*(np.asarray(self._arviz.ess(self._flat, method=how)["x"]) for how in ("bulk", "tail")))
+        sizes = [np.asarray(self._arviz.ess(self._flat, method=how)["x"]) for how in ("bulk", "tail")]
+        return np.asarray(np.min(sizes, axis=0))
 
     def intervals(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Return the central credible intervals (K, 2) of the weights and (K, d, 2) of the rewards."""

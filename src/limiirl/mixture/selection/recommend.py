@@ -1,6 +1,7 @@
 """Recommendation of the number of intents from several criteria.
 
-Numbers of intents whose held-out likelihood is within two standard errors of the best are adequate. The recommendation
+Numbers of intents whose held-out likelihood is within two standard errors of the best, or within one nat in total, are
+adequate. The recommendation
 is the adequate number with the lowest BIC, or the smallest if BIC is unavailable. Fits with nearly empty intents are
 excluded, unless there are no others: such a fit effectively has fewer intents, even if it predicts better.
 """
@@ -41,6 +42,9 @@ _STABLE = 0.8
 # Stabilities within this tolerance of the highest count as tied, and the largest tied number is chosen, because small
 # numbers of intents are nearly always stable.
 _AS_STABLE = 0.01
+# Total held-out log-likelihood, in nats, that is negligible (ADR 0039): a likelihood ratio of e. A nearly constant gain
+# per demonstration has a small standard error, however small the gain is.
+_NEGLIGIBLE = 1.0
 # A fit is a local optimum if its mean log-likelihood is more than this many nats below a fit with fewer intents.
 _TRAPPED = 1e-4
 
@@ -65,6 +69,8 @@ class SelectionRow:
         Results of the fit to all data; `n_empty` is the number of nearly empty intents.
     n_warnings, error : int, str
         Number of warnings of all fits, and the messages of failed fits.
+    n_units : int
+        Number of demonstrations, or groups, with held-out log-likelihoods.
     """
 
     n_intents: int
@@ -83,6 +89,7 @@ class SelectionRow:
     n_warnings: int = 0
     warnings: tuple[str, ...] = ()
     error: str = ""
+    n_units: int = 0
 
 
 def compare_held_out(
@@ -109,6 +116,7 @@ def compare_held_out(
             held_out_se=_standard_error(own, blocks),
             behind=float(np.mean(difference)),
             behind_se=_standard_error(difference, blocks),
+            n_units=own.size,
         )
 
     return [complete(row) for row in rows]
@@ -148,8 +156,19 @@ def recommend(rows: Sequence[SelectionRow], stick_breaking_gmm: int | None) -> d
 
 
 def adequate(rows: Sequence[SelectionRow], within: float = 2.0) -> list[SelectionRow]:
-    """Return the rows whose held-out likelihood is at most `within` standard errors below the best."""
-    return [row for row in rows if row.behind <= within * row.behind_se]
+    """Return the rows whose held-out likelihood is near the best: by `within` standard errors, or by one nat in total.
+
+    Examples
+    --------
+    >>> rows = [SelectionRow(k, behind=gap, behind_se=1e-6, n_units=100) for k, gap in ((1, 0.5), (2, 1e-4), (3, 0.0))]
+    >>> [row.n_intents for row in adequate(rows)]
+    [2, 3]
+    """
+    return [row for row in rows if row.behind <= within * row.behind_se or _is_negligible(row)]
+
+
+def _is_negligible(row: SelectionRow) -> bool:
+    return row.n_units > 0 and row.behind * row.n_units <= _NEGLIGIBLE
 
 
 def _without_empty(rows: Sequence[SelectionRow]) -> Sequence[SelectionRow]:
@@ -178,7 +197,7 @@ def _choose(rows: Sequence[SelectionRow], recommendations: Mapping[str, int]) ->
     near = adequate(_without_empty(rows))
     if near:
         best = next(row.n_intents for row in near if row.behind == 0.0)
-        rule = f"whose held-out likelihood is within two standard errors of the best (K = {best})"
+        rule = f"whose held-out likelihood is within two standard errors, or one nat, of the best (K = {best})"
         if len(near) == 1:
             condition = " without nearly empty intents" if len(adequate(rows)) > 1 else ""
             return near[0].n_intents, f"the only number{condition} {rule}"

@@ -211,8 +211,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
 
     Criteria: BIC, AIC, ICL, cross-validated likelihood, stability of labels under resampling, and the number of
     clusters of the paper's stick-breaking GMM. The recommendation is the number with the lowest BIC among those whose
-    held-out likelihood is within two standard errors of the best; numbers with nearly empty intents are excluded. A
-    failed fit affects only its own row.
+    held-out likelihood is within two standard errors, or one nat in total, of the best; numbers with nearly empty
+    intents are excluded. A failed fit affects only its own row.
 
     Parameters
     ----------
@@ -341,10 +341,11 @@ def _row(
     notes = [entry.notes for task, entry in results.items() if task.n_intents == k]
     labels = [entry.value for task, entry in results.items() if task.n_intents == k and task.kind == RESAMPLE]
     fitted = whole.with_data(problem).mixture
+    criteria: dict[str, Any] = {name: math.nan if x is None else x for name, x in whole.criteria.items()}
     row = SelectionRow(
         k,
         log_likelihood=fitted.log_likelihood_,
-        **{name: math.nan if value is None else value for name, value in whole.criteria.items()},
+        **criteria,
         stability=agreement([known for known in labels if known is not None]),
         n_iter=fitted.n_iter_,
         converged=fitted.converged_,

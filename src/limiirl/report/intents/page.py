@@ -662,7 +662,7 @@ def _adequacy_section(adequacy: Adequacy) -> Section:
     )
     for noun, residuals, name in named:
         worst = residuals.worst(_WORST)
-        for i, z, excess, count, p in zip(*worst, strict=True):
+        for i, z, excess, count, p in zip(worst.index, worst.z, worst.excess, worst.count, worst.p_value, strict=True):
             numbers = Cell.number(float(z), 1), Cell.number(float(excess), 3), Cell.count(int(count))
             rows.append([noun, name(int(i)), *numbers, Cell.number(float(p), 3)])
     columns: list[Column | str] = [Column("", "left"), Column("Name", "left"), "z", "Excess surprise", "Predictions"]
@@ -673,7 +673,8 @@ def _adequacy_section(adequacy: Adequacy) -> Section:
     )
     c = adequacy.calibration
     bins = [
-        {"predicted": float(p), "observed": float(o), "n": int(n)} for p, o, n in zip(c[0], c[1], c[3], strict=True)
+        {"predicted": float(p), "observed": float(o), "n": int(n)}
+        for p, o, n in zip(c.predicted, c.observed, c.count, strict=True)
     ]
     plot = Plot(adequacy.plot(), bins, "Calibration of next-step probabilities, and residuals in order of size.")
     about = "Left: frequency of outcomes by predicted probability, with 95\u00a0% intervals."

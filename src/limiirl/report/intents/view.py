@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import is_collection
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl import CausalModel, DestinationMaxEnt
@@ -307,11 +308,14 @@ def make_view(
             raise InvalidParameter(message, parameter="groups", value=groups)
         if problem is not None:
             data, groups = problem.demos, problem.units.labels
+    elif not isinstance(data, Demonstrations | Agents):
+        raise InvalidParameter.of("demos", type(data).__name__, "must be Demonstrations or Agents")
     base = mixture.mixture_ if isinstance(mixture, BayesianIntentMixture) else mixture
     if not isinstance(base, IntentMixture):
         raise InvalidParameter.of("mixture", type(mixture).__name__, "must be a fitted mixture of intents")
     K = len(base.weights_)
-    names = tuple(f"intent {k}" for k in range(K)) if intent_names is None else tuple(map(str, intent_names))
+    given_names = [f"intent {k}" for k in range(K)] if intent_names is None else intent_names
+    names = tuple(map(str, given_names)) if is_collection(given_names) else ()
     if len(names) != K or len(set(names)) != K:
         raise InvalidParameter.of("intent_names", intent_names, f"must be {K} different names, one per intent")
     labels = None if groups is None else np.asarray(groups)

@@ -9,6 +9,7 @@ from limiirl.report.studies.demo import (
     element_features,
 )
 from limiirl.report.studies.report import gather, plot_results, run_report, summarise_run, write_run
+from limiirl.report.studies.rivals import format_rivals, rivals_report, scores_table, selection_table
 
 __all__ = [
     "DemoExample",
@@ -17,9 +18,13 @@ __all__ = [
     "demo_report",
     "describe_intents",
     "element_features",
+    "format_rivals",
     "gather",
     "plot_results",
+    "rivals_report",
     "run_report",
+    "scores_table",
+    "selection_table",
     "summarise_run",
     "write_run",
 ]

@@ -62,7 +62,7 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
             f"{path} has no recognised column of polylines, or of latitudes and longitudes "
             f"({', '.join(COLUMN_NAMES['polyline'] + COLUMN_NAMES['lat'] + COLUMN_NAMES['lon'])}); its columns are "
             f"{', '.join(names)[:300]}. Check that the first row has column names, and pass "
-            "columns={'polyline': ...} or columns={'lat': ..., 'lon': ...}."
+            "columns={'polyline': ...} or columns={'lat': ..., 'lon': ...}; on the command line, --columns lat=NAME."
         )
         raise InvalidFile(message, parameter="columns", value=str(path))
     elif chosen.get("trip") is None and "trip" not in given:

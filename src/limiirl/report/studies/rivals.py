@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from limiirl.experiments.rivals import RivalResults, RivalRow
 from limiirl.report.document import Callout, Code, Figure, Fold, Item, Report, Section, Text
 from limiirl.report.figures import plot_scores
-from limiirl.report.tables import Cell, Column, Table
+from limiirl.report.tables import Cell, Column, Mark, Table
 
 _DIGITS = 4
 
@@ -50,12 +50,13 @@ def _summarise(results: RivalResults) -> str:
 def _section(results: RivalResults) -> Section:
     part, rows = results.part, results.rows()
     items: list[Item] = [scores_table(results)]
-    if rows:
-        scores = {row.method: (row.held_out, row.error) for row in reversed(rows)}
+    shown = [row for row in rows if row.method != "uniform"]  # which would extend the axis
+    if shown:
+        scores = {row.method: (row.held_out, row.error) for row in reversed(shown)}
         quoted = {row.method for row in rows if row.source}
         plot = plot_scores(scores, f"held-out nats per {part.unit}", quoted, part.ours)
-        caption = "Bars: two standard errors. Empty markers: published scores."
-        items.append(Figure.from_plot(f"{part.name}-scores", f"Scores: {part.title}", caption, plot))
+        caption = "Bars: two standard errors. Empty markers: published scores. Without the uniform distribution."
+        items.append(Figure.from_plot(f"{part.name}-methods", f"Scores: {part.title}", caption, plot))
     for goal, value, reached in results.goals():
         prose = f"{value:.4f}, to {'stay below' if goal.below else 'exceed'} {goal.threshold:g}."
         items.append(Callout("holds" if reached else "fails", goal.text, prose))
@@ -83,7 +84,7 @@ def _name(row: RivalRow) -> Cell:
 
 
 def _numbers(row: RivalRow, ours: str, figures: Sequence[str], *, with_accuracy: bool) -> Iterator[Cell]:
-    mark = "best" if row.method == ours else None
+    mark: Mark | None = "best" if row.method == ours else None
     if math.isfinite(row.error):
         yield Cell.estimate(row.held_out, row.error, _DIGITS, mark)
     else:
@@ -112,7 +113,13 @@ def selection_table(results: RivalResults) -> Table:
         for row in results.candidates()
     ]
     caption = f"Cross-validation within the training data, {part.n_folds} folds; the chosen setting is marked."
-    columns = [Column("Setting", "left"), "held out", "chosen minus this", "training", "processor s"]
+    columns: list[Column | str] = [
+        Column("Setting", "left"),
+        "held out",
+        "chosen minus this",
+        "training",
+        "processor s",
+    ]
     return Table(f"{part.name}-selection", f"Selection: {part.title}", caption, columns, cells)
 
 

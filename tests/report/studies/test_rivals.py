@@ -1,18 +1,18 @@
 """Tables and page of the comparison with published methods."""
 
+from dataclasses import replace
+
 import pytest
 
 from limiirl.experiments.rivals import run_rivals
 from limiirl.report import write
-from limiirl.report.rivals import format_rivals, rivals_report, scores_table, selection_table
+from limiirl.report.studies.rivals import format_rivals, rivals_report, scores_table, selection_table
 from limiirl.report.tables import table_markdown
 from tests.experiments.rivals.test_run import PART, fails
 
 
 @pytest.fixture
 def results(tmp_path):
-    from dataclasses import replace
-
     (tmp_path / "toy_folder").mkdir()
     (tmp_path / "toy_folder" / "levels.txt").write_text("0 1")
     part = replace(PART, methods=PART.methods | {"broken": fails})
@@ -39,7 +39,7 @@ def test_selection_marks_the_chosen_setting(results):
 def test_page_has_goals_failures_and_files(results, tmp_path):
     page = write(rivals_report(results, "limiirl reproduce rivals"), tmp_path / "page")
     names = {path.name for path in page.parent.rglob("*.*")}
-    assert {"toy-scores.md", "toy-scores.csv", "toy-scores.tex", "toy-selection.md", "toy-scores.svg"} <= names
+    assert {"toy-scores.md", "toy-scores.csv", "toy-scores.tex", "toy-selection.md", "toy-methods.svg"} <= names
     text = page.read_text()
     assert "must not be used" in text
     lines = format_rivals(results).splitlines()
