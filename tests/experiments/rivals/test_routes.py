@@ -37,7 +37,9 @@ def test_units_of_paths_are_destinations(splits):
     np.testing.assert_allclose(score.sums.sum(), total.sums[0], rtol=1e-9)
     np.testing.assert_allclose(score.sizes, np.unique(splits[0].test.last_states, return_counts=True)[1], rtol=0)
     assert set(score.figures) == {"edit", "bleu", "exact"}
-    assert 0.0 < score.figures["edit"] < score.figures["exact"] < score.figures["bleu"] < 1.0
+    truth = score_paths(RouteSetting(), [splits[0]._replace(test=splits[0].train)], 0)
+    np.testing.assert_allclose(truth.sums.sum() / len(splits[0].train), score.train, rtol=1e-9)
+    assert 0.2 < score.figures["exact"] < score.figures["bleu"] < 1.0
 
 
 def test_selection_does_not_use_the_test_trips(splits):
