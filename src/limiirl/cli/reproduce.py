@@ -57,9 +57,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     part: Annotated[
         list[str] | None,
-        typer.Option(
-            help="For rivals: labyrinth, gridworld, mice, borlange, borlange-sample or shanghai; repeatable. [default: all]"
-        ),
+        typer.Option(help="For rivals: a part of the comparison, such as gridworld; repeatable. [default: all]"),
     ] = None,
     select: Annotated[
         bool, typer.Option("--select", help="For rivals: repeat the selection of the settings of our methods.")
