@@ -12,11 +12,13 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
 from limiirl.metrics import routes
 from limiirl.metrics.routes import (
+    bleu_scores,
     edit_distance,
     feature_distance,
     match_rate,
     missing_distance_fraction,
     next_action_accuracy,
+    route_accuracy,
 )
 from tests.helpers import examples, raises
 from tests.oracles.mixture import crossings, walks
@@ -200,6 +202,29 @@ def test_ties_are_shared_out():
     demos = Demonstrations.from_lists([[0, 1], [0, 3]])
     mix = IntentMixture(1, MaxEnt(2), max_iter=0).fit(mdp, demos)
     np.testing.assert_allclose(next_action_accuracy(mix, demos).correct, 1 / 3, rtol=1e-14)
+
+
+def test_route_accuracy_compares_with_all_routes_between_the_same_states():
+    true = Demonstrations.from_lists([[0, 1, 2, 3, 9], [0, 4, 5, 6, 7, 9], [0, 1, 2, 3, 9], [1, 2, 9], [0, 8]])
+    forecast = Demonstrations.from_lists([[0, 4, 5, 6, 9], [0, 1, 2, 3, 9], [0, 1, 2, 3, 9], [1, 4, 4, 4, 9], [0, 8]])
+    accuracy = route_accuracy(true, forecast)
+    # The first forecast is one insertion from the second route; the fourth requires 3 edits of 3 states, at most 1.
+    np.testing.assert_allclose(accuracy.edit, (1 / 5 + 0 + 0 + 1 + 0) / 5, rtol=1e-12)
+    np.testing.assert_allclose(accuracy.exact, 2 / 5, rtol=1e-12)
+    np.testing.assert_allclose(accuracy.bleu, bleu_scores(true, forecast).mean(), rtol=1e-12)
+
+
+def test_bleu_by_hand():
+    """Two references clip the counts, a count of zero becomes 0.1, and short forecasts are penalised."""
+    true = Demonstrations.from_lists([[0, 1, 2, 3, 9], [0, 1, 2, 4, 5, 9], [6, 6, 6, 7, 8, 8, 8]])
+    forecast = Demonstrations.from_lists([[0, 1, 2, 4, 9], [0, 1, 1, 1, 5, 9], [6, 6, 8, 8]])
+    # 1: states 5/5, pairs 3/4, triples 2/3, fours 1/2. 2: 4/6, pairs 2/5, then 0.1/4 and 0.1/3.
+    # 3: 4/4, 2/3, 0.1/2 and 0.1/1, with 4 of 7 states.
+    precisions = np.array([[1, 3 / 4, 2 / 3, 1 / 2], [4 / 6, 2 / 5, 0.1 / 4, 0.1 / 3], [1, 2 / 3, 0.1 / 2, 0.1]])
+    expected = np.exp(np.log(precisions).mean(axis=1)) * np.exp([0, 0, 1 - 7 / 4])
+    np.testing.assert_allclose(bleu_scores(true, forecast), expected, rtol=1e-12)
+    nothing = bleu_scores(Demonstrations.from_lists([[1, 2]]), Demonstrations.from_lists([[3, 4]]))
+    np.testing.assert_allclose(nothing, 0.0, rtol=0, atol=0)
 
 
 def test_errors(fitted):

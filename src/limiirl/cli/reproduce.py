@@ -53,10 +53,11 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     device: Annotated[str | None, typer.Option(help="For drivers: device (cpu, gpu or auto). [default: cpu]")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="For rivals: folder with the folders swirl_labyrinth, swirl_gridworld, ...")
+        Path | None, typer.Option(help="For rivals: folder with the folders swirl_labyrinth, borlange, ...")
     ] = None,
     part: Annotated[
-        list[str] | None, typer.Option(help="For rivals: labyrinth, gridworld or mice; repeatable. [default: all]")
+        list[str] | None,
+        typer.Option(help="For rivals: a part of the comparison, such as gridworld; repeatable. [default: all]"),
     ] = None,
     select: Annotated[
         bool, typer.Option("--select", help="For rivals: repeat the selection of the settings of our methods.")

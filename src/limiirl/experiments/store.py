@@ -399,6 +399,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
     "list[float]": lambda value: [_float(x) for x in value],
     "list[list[float]]": lambda value: [[_float(x) for x in row] for row in value],
+    "dict[str, float]": lambda value: {name: _float(x) for name, x in value.items()},
 }
 
 

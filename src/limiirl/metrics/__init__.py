@@ -24,11 +24,13 @@ from limiirl.metrics.model_tests import (
 )
 from limiirl.metrics.reward_distances import dard, epic
 from limiirl.metrics.routes import (
+    bleu_scores,
     edit_distance,
     feature_distance,
     match_rate,
     missing_distance_fraction,
     next_action_accuracy,
+    route_accuracy,
 )
 from limiirl.mixture import HypothesisTest
 
@@ -38,11 +40,12 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "GEVD", "NLL", "Adequacy", "Comparison", "Evaluation", "GroupComparison", "GroupContrast", "HypothesisTest",
-    "Interval", "Recovery", "agrees_with", "anid", "bootstrap_interval", "bootstrap_test", "check_fit",
+    "Interval", "Recovery", "agrees_with", "anid", "bleu_scores", "bootstrap_interval", "bootstrap_test", "check_fit",
     "compare_groups", "compare_paired", "condition_of_groups", "correct_p_values", "dard", "draw_flow",
     "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval", "feature_distance", "gevd",
     "hard_labels", "ile", "ile_interval", "likelihood_ratio_test", "match_rate", "mean_interval",
-    "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover", "vuong_test", "wald_test",
+    "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover", "route_accuracy",
+    "vuong_test", "wald_test",
 ]
 # fmt: on
 

@@ -1,13 +1,15 @@
-"""Metrics of predicted trajectories: missing distance, match rate, feature and edit distance, next actions.
+"""Metrics of predicted trajectories: missing distance, match rate, feature and edit distance, BLEU, next actions.
 
 Pairwise metrics compare demonstration i of two sets, and return one value per pair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _TIE = 1e-9
 # Maximum number of states in a batch of prefixes.
 _BATCH = 2_000_000
+# Number of matches that replaces 0 in BLEU.
+_NO_HIT = 0.1
 
 
 def missing_distance_fraction(
@@ -110,6 +114,91 @@ def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: boo
     one, other = _check_pairs(one, other, "other")
     distances: FloatArray = edit_distances(one.states, one.offsets, other.states, other.offsets).astype(np.float64)
     return distances / np.maximum(one.lengths, other.lengths) if check_flag(normalised, "normalised") else distances
+
+
+class RouteAccuracy(NamedTuple):
+    """Mean edit distance, BLEU and fraction of exact routes of predictions."""
+
+    edit: float
+    bleu: float
+    exact: float
+
+
+def route_accuracy(true: Demonstrations, forecast: Demonstrations) -> RouteAccuracy:
+    """Return the accuracy of routes, with all true routes between the same two states as references.
+
+    `edit` is the smallest edit distance to a reference, divided by the length of the true route, at most 1. `bleu` is
+    `bleu_scores`. `exact` is the fraction of forecasts that equal the true route. These are the metrics of Zhao and
+    Liang (2023, arXiv:2206.10598).
+
+    Parameters
+    ----------
+    true, forecast : Demonstrations
+        N trajectories each; pair i has the same first and last states.
+
+    Examples
+    --------
+    >>> true = Demonstrations.from_lists([[0, 1, 2, 3, 4], [0, 1, 5, 3, 4]])
+    >>> route_accuracy(true, Demonstrations.from_lists([[0, 1, 5, 3, 4], [0, 1, 5, 3, 4]]))
+    RouteAccuracy(edit=0.0, bleu=1.0, exact=0.5)
+    """
+    true, forecast = _check_pairs(true, forecast)
+    pair, reference = _match_references(true)
+    edits = np.full(len(true), np.inf)
+    np.minimum.at(edits, pair, edit_distance(true[reference], forecast[pair]))
+    exact = edit_distance(true, forecast) == 0.0
+    edits = np.minimum(edits / true.lengths, 1.0)
+    return RouteAccuracy(float(edits.mean()), float(bleu_scores(true, forecast).mean()), float(exact.mean()))
+
+
+def bleu_scores(true: Demonstrations, forecast: Demonstrations) -> FloatArray:
+    """Return BLEU-4 (N,) of each forecast, with all true routes between the same two states as references.
+
+    BLEU is the geometric mean of the clipped precisions of sequences of 1 to 4 states, times a penalty of short
+    forecasts (Papineni et al. 2002). A count of zero is replaced by 0.1 (smoothing method 1 of Chen and Cherry 2014),
+    except for single states.
+
+    Examples
+    --------
+    >>> true = Demonstrations.from_lists([[0, 1, 2, 3, 4, 5]])
+    >>> bleu_scores(true, Demonstrations.from_lists([[0, 1, 2, 3, 4, 6]])).round(4)
+    array([0.7598])
+    """
+    true, forecast = _check_pairs(true, forecast)
+    known, routes = ([tuple(r.tolist()) for r in np.split(d.states, d.offsets[1:-1])] for d in (true, forecast))
+    references: dict[tuple[int, int], set[tuple[int, ...]]] = {}
+    for route in known:
+        references.setdefault((route[0], route[-1]), set()).add(route)
+    pairs = zip(known, routes, strict=True)
+    return np.array([_bleu(route, sorted(references[own[0], own[-1]])) for own, route in pairs])
+
+
+def _bleu(route: Sequence[int], references: Sequence[Sequence[int]]) -> float:
+    log_mean = 0.0
+    for n in range(1, 5):
+        counts, most = _count_sequences(route, n), Counter[tuple[int, ...]]()
+        for reference in references:
+            most |= _count_sequences(reference, n)
+        hits = (counts & most).total()
+        if n == 1 and hits == 0:
+            return 0.0
+        log_mean += math.log((hits or _NO_HIT) / max(1, counts.total())) / 4.0
+    closest = min((abs(len(reference) - len(route)), len(reference)) for reference in references)[1]
+    return math.exp(log_mean + min(0.0, 1.0 - closest / len(route)))
+
+
+def _count_sequences(route: Sequence[int], n: int) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(route[i : i + n]) for i in range(len(route) - n + 1))
+
+
+def _match_references(true: Demonstrations) -> tuple[IntArray, IntArray]:
+    """Return all pairs (m,), (m,) of a route and a reference, which has the same ends."""
+    ends = np.stack([true.start_states, true.last_states], axis=1)
+    _, group, sizes = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
+    order, first = np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes
+    pair = np.repeat(np.arange(group.size), sizes[group])
+    within = np.arange(pair.size) - np.repeat(np.cumsum(sizes[group]) - sizes[group], sizes[group])
+    return pair, order[first[group[pair]] + within]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

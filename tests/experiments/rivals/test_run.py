@@ -70,6 +70,23 @@ def test_rows_have_paired_differences_from_our_method(root):
     assert results.candidates() == []
 
 
+def test_goals_may_concern_figures_and_single_splits(root):
+    def ours(data, number):
+        return Score(np.array([-8.0, 0.0, 0.0]) * (1 + number), SIZES, -0.5, figures={"edit": 0.2 + 0.1 * number})
+
+    goals = (
+        Goal("edit", 0.24, "edit", below=True),
+        Goal("edit, first split", 0.24, "edit", below=True, split=0),
+        Goal("likelihood, second split", -0.3, split=1),
+    )
+    part = replace(PART, methods={"ours": ours}, n_splits=2, goals=goals)
+    (results,), _ = run_rivals([part], root, root / "run")
+    np.testing.assert_allclose([value for _, value, _ in results.goals()], [0.25, 0.2, -0.4], rtol=1e-12)
+    assert [ok for *_, ok in results.goals()] == [False, True, False]
+    (again,) = read_rivals([part], root / "run")
+    assert again.ours.figures == {"edit": pytest.approx(0.25)}
+
+
 def test_finished_trials_are_skipped_and_read_again(root):
     first, _ = run_rivals([PART], root, root / "run")
     again, counts = run_rivals([PART], root, root / "run")

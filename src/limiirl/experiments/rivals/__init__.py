@@ -3,6 +3,7 @@
 `RIVAL_PARTS` contains the data sets. A new one is a module that defines a `RivalPart`, and an entry here.
 """
 
+from limiirl.experiments.rivals.routes import BORLANGE, BORLANGE_SAMPLE, SHANGHAI
 from limiirl.experiments.rivals.run import (
     Goal,
     Published,
@@ -18,7 +19,7 @@ from limiirl.experiments.rivals.run import (
 )
 from limiirl.experiments.rivals.swirl import GRIDWORLD, LABYRINTH, MICE
 
-RIVAL_PARTS = {part.name: part for part in (LABYRINTH, GRIDWORLD, MICE)}
+RIVAL_PARTS = {part.name: part for part in (LABYRINTH, GRIDWORLD, MICE, BORLANGE, BORLANGE_SAMPLE, SHANGHAI)}
 """Parts of the comparison by name."""
 
 __all__ = [

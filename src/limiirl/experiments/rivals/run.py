@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,8 @@ class Score(NamedTuple):
         Fraction of decisions that are assigned to the true intent, if it is known.
     note : str
         Settings that the fit has chosen.
+    figures : mapping of str to float
+        Further figures by name, such as the edit distance of predicted routes.
     """
 
     sums: FloatArray
@@ -49,6 +52,7 @@ class Score(NamedTuple):
     train: float
     accuracy: float | None = None
     note: str = ""
+    figures: Mapping[str, float] = MappingProxyType({})
 
 
 class Published(NamedTuple):
@@ -60,14 +64,28 @@ class Published(NamedTuple):
     train: float | None = None
     error: float | None = None
     accuracy: float | None = None
+    figures: Mapping[str, float] = MappingProxyType({})
 
 
 class Goal(NamedTuple):
-    """A score that our method has to exceed; `attribute` is that of `RivalRow`."""
+    """A score that our method has to exceed or, with `below`, to stay below.
+
+    `attribute` is that of `RivalRow`, or a name in its figures. The score is that of one `split`, or of all splits.
+    """
 
     text: str
     threshold: float
     attribute: str = "held_out"
+    below: bool = False
+    split: int | None = None
+
+    def read(self, row: RivalRow) -> float:
+        """Return the score of a row."""
+        return float(row.figures[self.attribute] if self.attribute in row.figures else getattr(row, self.attribute))
+
+    def is_reached(self, value: float) -> bool:
+        """Return True if a score reaches the goal."""
+        return value < self.threshold if self.below else value > self.threshold
 
 
 @dataclass(frozen=True)
@@ -97,6 +115,8 @@ class RivalPart:
     chosen : str
         Name of the chosen candidate.
     n_folds : int
+    paired : str
+        The held-out units, which differences are paired by.
     """
 
     name: str
@@ -113,6 +133,7 @@ class RivalPart:
     candidates: Mapping[str, Callable[[Any, int], Score]] = field(default_factory=dict)
     chosen: str = ""
     n_folds: int = 5
+    paired: str = "recording"
 
     def trials(self, *, select: bool = False) -> Iterator[tuple[RivalSpec, int]]:
         """Yield the trials (settings, number of the split or fold), those of the selection first."""
@@ -167,6 +188,7 @@ class RivalRecord(BaseRecord):
     accuracy: float | None = None
     note: str = ""
     seconds: float = math.nan
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -184,6 +206,8 @@ class RivalRow:
     n_units, n_splits : int
     source : str
         Empty for fitted methods.
+    figures : mapping of str to float
+        Means over the splits.
     """
 
     method: str
@@ -198,6 +222,7 @@ class RivalRow:
     n_splits: int = 0
     source: str = ""
     note: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +251,7 @@ class RivalResults:
                 train=math.nan if p.train is None else p.train,
                 accuracy=math.nan if p.accuracy is None else p.accuracy,
                 source=p.source,
+                figures=p.figures,
             )
             for p in self.part.published
         ]
@@ -255,8 +281,9 @@ class RivalResults:
         row = self.ours
         if row is None:
             return []
-        values = [float(getattr(row, goal.attribute)) for goal in self.part.goals]
-        return [(goal, value, value > goal.threshold) for goal, value in zip(self.part.goals, values, strict=True)]
+        each = [_make_row(row.method, [record], []) for record in self.records[row.method, False]]
+        values = [goal.read(row if goal.split is None else each[goal.split]) for goal in self.part.goals]
+        return [(goal, value, goal.is_reached(value)) for goal, value in zip(self.part.goals, values, strict=True)]
 
     def to_csv(self) -> str:
         """Return the held-out log-likelihood of each unit and method in CSV format."""
@@ -286,6 +313,7 @@ def _make_row(name: str, records: Sequence[RivalRecord], ours: Sequence[RivalRec
         n_units=sums.size,
         n_splits=len(records),
         note=records[0].note if len(records) == 1 else "",
+        figures={name: float(np.mean([r.figures[name] for r in records])) for name in records[0].figures},
     )
 
 
@@ -318,6 +346,7 @@ class _Attempt:
                 accuracy=score.accuracy,
                 note=score.note,
                 seconds=time.process_time() - start,
+                figures=dict(score.figures),
             )
         except Exception as error:  # noqa: BLE001 (any error is recorded and must not stop other trials)
             return RivalRecord(spec.hash, number, *describe_error(error))

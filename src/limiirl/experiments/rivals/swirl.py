@@ -340,6 +340,7 @@ def _mice() -> RivalPart:
         {name: partial(score_mice, fit) for name, fit in fits.items()},
         ours,
         n_splits=_N_FOLDS,
+        paired="animal",
     )
 
 

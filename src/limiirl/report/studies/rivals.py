@@ -23,10 +23,11 @@ def rivals_report(results: Sequence[RivalResults], command: str) -> Report:
         [_section(part) for part in results],
         methods=[
             Text(
-                "All scores are predictive: the probability of an action given the states up to it and the earlier "
-                "actions, in nats per step. Settings of our methods were chosen by cross-validation within the "
-                "training data; `--select` repeats this. The test data are used for the scores only. Standard errors "
-                "are clustered by recording, or by animal if whole animals are held out."
+                "Scores of recordings are predictive: the probability of an action given the states up to it and the "
+                "earlier actions, in nats per step. Scores of routes are probabilities given both ends. Settings of "
+                "our methods were chosen by cross-validation within the training data; `--select` repeats this. The "
+                "test data are used for the scores only. Standard errors are clustered by the units that differences "
+                "are paired by."
             ),
             Code(command, "Command"),
         ],
@@ -57,7 +58,7 @@ def _section(results: RivalResults) -> Section:
         caption = "Bars: two standard errors. Empty markers: published scores. Without the uniform distribution."
         items.append(Figure.from_plot(f"{part.name}-methods", f"Scores: {part.title}", caption, plot))
     for goal, value, reached in results.goals():
-        prose = f"{value:.4f}, to exceed {goal.threshold:g}."
+        prose = f"{value:.4f}, to {'stay below' if goal.below else 'exceed'} {goal.threshold:g}."
         items.append(Callout("holds" if reached else "fails", goal.text, prose))
     items += [
         Callout("problem", f"Trial {record.seed} failed", record.error or "no message") for record in results.failures
@@ -71,12 +72,10 @@ def scores_table(results: RivalResults) -> Table:
     """Return the table of a part: published and fitted methods, in the order of their scores."""
     part, rows = results.part, results.rows()
     with_accuracy = any(math.isfinite(row.accuracy) for row in rows)
-    columns = ["held out", "ours minus this", "training"] + ["accuracy"] * with_accuracy + ["processor s"]
-    cells = [[_name(row), *_numbers(row, part.ours, with_accuracy=with_accuracy)] for row in rows]
-    caption = (
-        f"{part.description} Nats per {part.unit}, ± one standard error; differences are paired by "
-        f"{'animal' if part.n_splits > 1 else 'recording'}."
-    )
+    figures = list(dict.fromkeys(name for row in rows for name in row.figures))
+    columns = ["held out", "ours minus this", "training"] + ["accuracy"] * with_accuracy + figures + ["processor s"]
+    cells = [[_name(row), *_numbers(row, part.ours, figures, with_accuracy=with_accuracy)] for row in rows]
+    caption = f"{part.description} Nats per {part.unit}, ± one standard error; differences are paired by {part.paired}."
     return Table(f"{part.name}-scores", part.title, caption, [Column("Method", "left"), *columns], cells)
 
 
@@ -84,7 +83,7 @@ def _name(row: RivalRow) -> Cell:
     return Cell(row.method, note=f"Quoted: {row.source}." if row.source else "")
 
 
-def _numbers(row: RivalRow, ours: str, *, with_accuracy: bool) -> Iterator[Cell]:
+def _numbers(row: RivalRow, ours: str, figures: Sequence[str], *, with_accuracy: bool) -> Iterator[Cell]:
     mark: Mark | None = "best" if row.method == ours else None
     if math.isfinite(row.error):
         yield Cell.estimate(row.held_out, row.error, _DIGITS, mark)
@@ -95,6 +94,8 @@ def _numbers(row: RivalRow, ours: str, *, with_accuracy: bool) -> Iterator[Cell]
     yield Cell.number(row.train, _DIGITS)
     if with_accuracy:
         yield Cell.number(row.accuracy, _DIGITS)
+    for name in figures:
+        yield Cell.number(row.figures.get(name), _DIGITS)
     yield Cell.number(row.seconds, 1)
 
 
@@ -111,7 +112,7 @@ def selection_table(results: RivalResults) -> Table:
         ]
         for row in results.candidates()
     ]
-    caption = f"Cross-validation over the training recordings, {part.n_folds} folds; the chosen setting is marked."
+    caption = f"Cross-validation within the training data, {part.n_folds} folds; the chosen setting is marked."
     columns: list[Column | str] = [
         Column("Setting", "left"),
         "held out",
@@ -130,7 +131,9 @@ def format_rivals(results: Sequence[RivalResults]) -> str:
         for row in part.rows():
             error = f" ± {row.error:.4f}" if math.isfinite(row.error) else ""
             accuracy = f"  accuracy {row.accuracy:.4f}" if math.isfinite(row.accuracy) else ""
-            lines.append(f"  {row.method:<58} {row.held_out:8.4f}{error}{accuracy}{'  (quoted)' if row.source else ''}")
+            figures = "".join(f"  {name} {value:.4f}" for name, value in row.figures.items())
+            end = f"{accuracy}{figures}{'  (quoted)' if row.source else ''}"
+            lines.append(f"  {row.method:<58} {row.held_out:8.4f}{error}{end}")
         lines += [
             f"  {'reached' if ok else 'NOT reached'}: {goal.text}, {value:.4f} against {goal.threshold:g}"
             for goal, value, ok in part.goals()

@@ -1,0 +1,326 @@
+"""Route choice given both ends of each trip: the recursive logit model in Borlänge, and taxis in Shanghai.
+
+Scores are log-probabilities of routes given their first and last links. The settings that were compared, within
+the training trips of the first split, are in `BORLANGE_CANDIDATES` and `SHANGHAI_CANDIDATES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from limiirl._typing import FloatArray
+from limiirl.datasets import load_borlange, load_shanghai
+from limiirl.demos import Demonstrations
+from limiirl.experiments.rivals.run import Goal, Published, RivalPart, Score
+from limiirl.forecast import Forecaster
+from limiirl.irl import DestinationMaxEnt, link_size
+from limiirl.mdp import (
+    MDP,
+    RewardEnsemble,
+    add_edge_features,
+    add_goal_features,
+    distance_to_goal,
+    edge_constants,
+    next_choices,
+    state_constants,
+)
+from limiirl.metrics import route_accuracy
+from limiirl.mixture import IntentMixture
+
+_N_FOLDS = 3
+# Test trips per split in Borlänge, which the published log-likelihoods are totals of.
+_TRIPS = 366
+# Parameters of travel time, left turn, link and U-turn for the link size: the published ones, rounded.
+_FIXED = (-2.5, -1.0, -0.4, -4.5)
+
+
+class Split(NamedTuple):
+    """Training and test trips."""
+
+    mdp: MDP
+    train: Demonstrations
+    test: Demonstrations
+
+    def fold(self, number: int) -> Split:
+        """Return the split of a fold of the training trips."""
+        held_out = np.random.default_rng(0).permutation(np.arange(len(self.train)) % _N_FOLDS) == number
+        return Split(self.mdp, self.train[~held_out], self.train[held_out])
+
+
+@dataclass(frozen=True)
+class RouteSetting:
+    """Settings of a mixture of recursive logit models.
+
+    Attributes
+    ----------
+    attributes : tuple of str
+        Names in `ATTRIBUTES` that are added to the attributes of the data set.
+    ridge : mapping of str to float
+        Coefficients by patterns of names.
+    n_intents : int
+    shared : tuple of str
+        Patterns of the features whose rewards are equal for all intents.
+    """
+
+    attributes: tuple[str, ...] = ()
+    ridge: Mapping[str, float] = field(default_factory=dict)
+    n_intents: int = 1
+    shared: tuple[str, ...] = ()
+
+
+def _add_distance(mdp: MDP, demos: Demonstrations) -> MDP:
+    return add_goal_features(mdp, distance_to_goal(mdp, demos.last_states, _kilometres(mdp)[mdp.dst]))
+
+
+def _add_link_size(mdp: MDP, demos: Demonstrations) -> MDP:
+    fixed = np.concatenate([_FIXED, np.zeros(mdp.n_features - len(_FIXED))])
+    return add_goal_features(mdp, link_size(mdp, fixed, demos.start_states, demos.last_states))
+
+
+ATTRIBUTES: Mapping[str, Callable[[MDP, Demonstrations], MDP]] = MappingProxyType(
+    {
+        "next links": lambda mdp, _: add_edge_features(mdp, next_choices(mdp, ~mdp.terminal[mdp.dst])),
+        "links": lambda mdp, _: add_edge_features(mdp, state_constants(mdp, "link")),
+        "turns": lambda mdp, _: add_edge_features(mdp, edge_constants(mdp, "turn")),
+        "distance": _add_distance,
+        "link size": _add_link_size,
+        "length only": lambda mdp, _: mdp.replace(
+            state_features=_kilometres(mdp)[:, None], edge_features=None, feature_names=("km",)
+        ),
+    }
+)
+"""Functions of an MDP and the trips, training and test, that return the MDP with an attribute."""
+
+
+def _kilometres(mdp: MDP) -> FloatArray:
+    """Return the length (S,) of each link of Shanghai, which is a feature per road class."""
+    classes = [name.startswith("km, ") and name != "km, lanes unknown" for name in mdp.feature_names]
+    return np.asarray(mdp.state_features)[:, np.flatnonzero(classes)].sum(axis=1)
+
+
+def fit_routes(setting: RouteSetting, split: Split) -> IntentMixture:
+    """Fit a mixture to the training trips of a split."""
+    mdp = split.mdp
+    for name in setting.attributes:
+        mdp = ATTRIBUTES[name](mdp, Demonstrations.concat([split.train, split.test]))
+    model = DestinationMaxEnt(bounds=None, ridge=dict(setting.ridge) or 0.0)
+    shared = list(setting.shared) or None
+    init: str | RewardEnsemble = "kmeans"
+    if setting.n_intents == 1:
+        # Complete the search before EM, whose M-steps are truncated. The log-likelihood of one intent is concave, so
+        # that constants may start at 0, and other rewards at the maximum without constants.
+        everyone, start = np.ones((len(split.train), 1)), None
+        if (added := mdp.n_features - split.mdp.n_features) > 0:
+            start = DestinationMaxEnt(bounds=None).fit_many(split.mdp, split.train, everyone)
+            start = np.pad(start, [(0, 0), (0, added)])
+        init = RewardEnsemble(np.ones(1), model.fit_many(mdp, split.train, everyone, start))
+    mixture = IntentMixture(setting.n_intents, model, init=init, shared=shared, accelerate=True, random_state=0)
+    return mixture.fit(mdp, split.train)
+
+
+def score_total(setting: RouteSetting, data: Sequence[Split], number: int, *, select: bool = False) -> Score:
+    """Fit to a split, and return the log-likelihood of its test trips as one unit."""
+    split = data[0].fold(number) if select else data[number]
+    mixture = fit_routes(setting, split)
+    total, size = mixture.score(split.test) * len(split.test), len(split.test) / _TRIPS
+    train = mixture.score(split.train) * _TRIPS
+    return Score(np.array([total]), np.array([size]), train, note=describe(mixture, split.train))
+
+
+def score_paths(setting: RouteSetting, data: Sequence[Split], number: int, *, select: bool = False) -> Score:
+    """Fit to a split, and return the log-likelihood of its test paths by destination, and accuracies of routes."""
+    split = data[0].fold(number) if select else data[number]
+    mixture = fit_routes(setting, split)
+    test = split.test
+    _, unit = np.unique(test.last_states, return_inverse=True)
+    sums, sizes = np.bincount(unit, mixture.score_samples(test)), np.bincount(unit).astype(np.float64)
+    figures = {}
+    if not select:
+        routes = Forecaster(mixture, split.train).predict_routes(test.start_states, test.last_states)
+        figures = route_accuracy(test, routes)._asdict()
+    note = describe(mixture, split.train)
+    return Score(sums, sizes, mixture.score(split.train), note=note, figures=figures)
+
+
+def describe(mixture: IntentMixture, demos: Demonstrations) -> str:
+    """Return the number of intents and features, the BIC, and whether the fit converged."""
+    converged = "" if mixture.converged_ else ", not converged"
+    bic = f", BIC {mixture.bic(demos):.1f}" if not np.any(_ridges(mixture)) else ""
+    return f"K = {mixture.n_intents}, {mixture.thetas_.shape[1]} features{bic}{converged}"
+
+
+def _ridges(mixture: IntentMixture) -> list[float]:
+    ridge = mixture.irl_.ridge
+    return list(ridge.values()) if isinstance(ridge, Mapping) else [ridge]
+
+
+# Borlänge.
+
+
+def read_borlange(folder: Path) -> list[Split]:
+    """Read the 20 random splits of Knies, Lorca and Melo (2022)."""
+    data = load_borlange(folder)
+    assert data.splits is not None  # set by the reader
+    return [Split(data.mdp, data.demos[~test], data.demos[test]) for test in data.splits]
+
+
+def read_all_trips(folder: Path) -> list[Split]:
+    """Read all trips in Borlänge, for fits and scores of the same trips."""
+    data = load_borlange(folder)
+    return [Split(data.mdp, data.demos, data.demos)]
+
+
+def _per_turn(ridge: float, n_intents: int = 1) -> RouteSetting:
+    """Return settings with a penalised constant per turn, which intents share."""
+    shared = ("turn ?*",) if n_intents > 1 else ()
+    return RouteSetting(("next links", "turns"), {"turn ?*": ridge, "*": 0.0}, n_intents, shared)
+
+
+def _per_link_and_turn(ridge: float) -> RouteSetting:
+    return RouteSetting(("next links", "links", "turns"), {"link ?*": ridge, "turn ?*": ridge, "*": 0.0})
+
+
+BORLANGE_CANDIDATES: Mapping[str, RouteSetting] = MappingProxyType(
+    {
+        "constants per turn, ridge 3e-3": _per_turn(3e-3),
+        "constants per turn, ridge 1e-3": _per_turn(1e-3),
+        "constants per turn, ridge 3e-4": _per_turn(3e-4),
+        "constants per link and turn, ridge 1e-3": _per_link_and_turn(1e-3),
+    }
+)
+"""Settings that were compared by cross-validation over the training trips of the first split."""
+BORLANGE_CHOSEN = "constants per turn, ridge 1e-3"
+_KNIES = "Knies, Lorca and Melo (2022), mean of `published_test_loglik.csv`"
+_OURS = "limiirl: log out-degree, constants per turn"
+
+
+def _borlange() -> RivalPart:
+    settings = {
+        _OURS: BORLANGE_CANDIDATES[BORLANGE_CHOSEN],
+        "limiirl: four attributes": RouteSetting(),
+        "limiirl: log out-degree": RouteSetting(("next links",)),
+        "limiirl: log out-degree, 2 intents": RouteSetting(("next links",), n_intents=2),
+        "limiirl: log out-degree, link size": RouteSetting(("next links", "link size")),
+    }
+    return RivalPart(
+        "borlange",
+        "Routes in Borlänge, held-out trips",
+        "1,832 trips on 7,288 links, with 20 published random splits into 1,466 training and 366 test trips. "
+        "Log-likelihood of routes given their origin and destination.",
+        "borlange",
+        f"{_TRIPS} trips",
+        read_borlange,
+        {name: partial(score_total, setting) for name, setting in settings.items()},
+        _OURS,
+        n_splits=20,
+        published=(
+            Published("recursive logit, travel time and link constant", -2067.74, _KNIES),
+            Published("and choice aversion", -2060.83, _KNIES),
+            Published("and link size", -2087.77, _KNIES),
+        ),
+        goals=(Goal("limiirl 0.1, five attributes", -1221.04),),
+        candidates={name: partial(score_total, s, select=True) for name, s in BORLANGE_CANDIDATES.items()},
+        chosen=BORLANGE_CHOSEN,
+        n_folds=_N_FOLDS,
+        paired="split",
+    )
+
+
+def _borlange_sample() -> RivalPart:
+    names = {1: "limiirl: {}", 2: "limiirl: {}, 2 intents", 3: "limiirl: {}, 3 intents"}
+    settings = {name.format("four attributes"): RouteSetting(n_intents=K) for K, name in names.items()}
+    degree = "log out-degree"
+    settings |= {name.format(degree): RouteSetting(("next links",), n_intents=K) for K, name in names.items()}
+    settings["limiirl: four attributes, link size"] = RouteSetting(("link size",))
+    settings[ours := "limiirl: log out-degree, link size"] = RouteSetting(("next links", "link size"))
+    return RivalPart(
+        "borlange-sample",
+        "Routes in Borlänge, full sample",
+        "1,832 trips on 7,288 links. Log-likelihood of the trips that the models are fitted to; no trips are held out.",
+        "borlange",
+        "sample",
+        read_all_trips,
+        {name: partial(score_total, setting) for name, setting in settings.items()},
+        ours,
+        published=(
+            Published("recursive logit", -6303.9, "Fosgerau, Frejinger and Karlström (2013), rounded"),
+            Published("nested recursive logit", -6187.9, "Mai, Fosgerau and Frejinger (2015), from memory"),
+            Published("recursive logit with link size", -6045.6, "Mai, Fosgerau and Frejinger (2015), from memory"),
+            Published(
+                "nested recursive logit with link size", -5952.0, "Mai, Fosgerau and Frejinger (2015), from memory"
+            ),
+        ),
+        paired="sample",
+    )
+
+
+# Shanghai.
+
+
+def read_shanghai(folder: Path) -> list[Split]:
+    """Read the folds of Zhao and Liang (2023) with 10,000 training paths."""
+    data = [load_shanghai(folder, fold=fold) for fold in range(5)]
+    return [Split(fold.mdp, fold.demos[~fold.test], fold.demos[fold.test]) for fold in data if fold.test is not None]
+
+
+SHANGHAI_CANDIDATES: Mapping[str, RouteSetting] = MappingProxyType(
+    {
+        "constants per turn, ridge 1e-3": _per_turn(1e-3),
+        "constants per turn, ridge 3e-4": _per_turn(3e-4),
+        "constants per turn, ridge 1e-4": _per_turn(1e-4),
+        "constants per link and turn, ridge 3e-4": _per_link_and_turn(3e-4),
+    }
+)
+"""Settings that were compared by cross-validation over the training paths of the first fold."""
+SHANGHAI_CHOSEN = "constants per turn, ridge 3e-4"
+
+
+def _shanghai() -> RivalPart:
+    settings = {
+        _OURS: SHANGHAI_CANDIDATES[SHANGHAI_CHOSEN],
+        "limiirl: length": RouteSetting(("length only",)),
+        "limiirl: ten features": RouteSetting(),
+        "limiirl: log out-degree": RouteSetting(("next links",)),
+        "limiirl: log out-degree, constants per link": RouteSetting(
+            ("next links", "links"), {"link ?*": 1e-4, "*": 0.0}
+        ),
+    }
+    released = "released checkpoint, fold 0 only (`shanghai_taxi_rcm/cv/README.md` of the data)"
+    return RivalPart(
+        "shanghai",
+        "Taxi routes in Shanghai",
+        "24,468 paths on 714 links, the authors' five folds with 10,000 training paths each. Edit: smallest edit "
+        "distance of the predicted route to an observed route with the same ends, divided by the observed length; "
+        "BLEU-4 with all observed routes as references; exact: fraction of routes that are predicted exactly.",
+        "shanghai_taxi_rcm",
+        "path",
+        read_shanghai,
+        {name: partial(score_paths, setting) for name, setting in settings.items()},
+        _OURS,
+        n_splits=5,
+        published=(Published("RCM-BC", -4.8965, released, figures={"edit": 0.2292, "bleu": 0.7262, "exact": 0.434}),),
+        goals=(
+            Goal("log-probability of RCM-BC", -4.8965),
+            Goal("edit distance of RCM-BC", 0.2292, "edit", below=True),
+            Goal("BLEU of RCM-BC", 0.7262, "bleu"),
+            Goal("exact routes of RCM-BC", 0.434, "exact"),
+            Goal("fold 0: log-probability of limiirl 0.1", -3.411, split=0),
+            Goal("fold 0: edit distance of limiirl 0.1", 0.1889, "edit", below=True, split=0),
+            Goal("fold 0: BLEU of limiirl 0.1", 0.761, "bleu", split=0),
+            Goal("fold 0: exact routes of limiirl 0.1", 0.484, "exact", split=0),
+        ),
+        candidates={name: partial(score_paths, s, select=True) for name, s in SHANGHAI_CANDIDATES.items()},
+        chosen=SHANGHAI_CHOSEN,
+        n_folds=_N_FOLDS,
+        paired="destination",
+    )
+
+
+BORLANGE, BORLANGE_SAMPLE, SHANGHAI = _borlange(), _borlange_sample(), _shanghai()
