@@ -89,6 +89,16 @@ def test_only_the_command_line_prints():
     assert not report({path: repository_rules.prints(text_of(path)) for path in library})
 
 
+# Functions are pickled for worker processes, and a check of user-defined models pickles what it made itself.
+PICKLES = {"executors/dask.py", "executors/local.py", "testing/conformance.py"}
+
+
+def test_no_file_is_read_by_executing_it():
+    sources = {path.relative_to(ROOT / "src/limiirl").as_posix(): path for path in SOURCES}
+    faults = {path: repository_rules.unsafe_loading(text_of(path)) for path in sources.values()}
+    assert {name for name, path in sources.items() if faults[path]} == PICKLES
+
+
 def test_comparisons_are_asserted():
     assert not report({path: repository_rules.comparisons_without_assert(text_of(path)) for path in TESTS})
 
@@ -176,6 +186,12 @@ def test_import_is_light():
     [
         (repository_rules.long_functions, "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
         (repository_rules.prints, "print(1)", 'def f():\n    """>>> print(1)"""'),
+        (repository_rules.unsafe_loading, "import pickle", "import json"),
+        (repository_rules.unsafe_loading, "from pickle import load", "from json import load"),
+        (repository_rules.unsafe_loading, "x = eval(text)", "x = ast.literal_eval(text)"),
+        (repository_rules.unsafe_loading, "x = pd.read_pickle(path)", "x = pd.read_csv(path)"),
+        (repository_rules.unsafe_loading, "x = np.load(path)", "x = np.load(path, allow_pickle=False)"),
+        (repository_rules.unsafe_loading, "import_module('a.pickle')", "import_module('a')"),
         (repository_rules.comparisons_without_assert, "np.allclose(a, b)", "assert np.allclose(a, b)"),
         (
             repository_rules.comparisons_without_assert,
