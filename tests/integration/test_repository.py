@@ -2,8 +2,10 @@
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 import types
 from collections import Counter
 from functools import cache
@@ -115,6 +117,13 @@ def test_no_machine_paths_or_registries():
         except UnicodeDecodeError:
             continue  # an image or an archive
     assert len(faults) > 20
+    # The lock file names the public index and nothing else.
+    lock = ROOT / "uv.lock"
+    assert set(re.findall(r"https?://[^/\"]+|file:[^\"]+", text_of(lock))) == {
+        "https://files.pythonhosted.org",
+        "https://pypi.org",
+    }
+    faults.pop(lock)
     # The rules themselves spell out what they look for, and this file gives the faults that they must find.
     for name in ("repository_rules.py", "integration/test_repository.py"):
         faults.pop(ROOT / "tests" / name)
@@ -172,6 +181,16 @@ def resolves(dotted: str) -> bool:
 def exists(node: str) -> bool:
     path, _, name = node.partition("::")
     return (ROOT / path).is_file() and name in repository_rules.tests_of(text_of(ROOT / path))
+
+
+def test_table_of_supported_versions_is_that_of_the_package():
+    with (ROOT / "pyproject.toml").open("rb") as stream:
+        project = tomllib.load(stream)["project"]
+    table = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", text_of(ROOT / "docs" / "installation.md"), re.MULTILINE))
+    floors = dict(line.split(">=") for line in project["dependencies"])
+    assert table == {"Python": project["requires-python"].removeprefix(">=")} | floors
+    minors = [line.rpartition(" :: ")[2] for line in project["classifiers"] if "Python :: 3." in line]
+    assert minors == [f"3.{minor}" for minor in range(11, 15)]
 
 
 def test_import_is_light():
