@@ -79,6 +79,9 @@ paper: $(VENV)/.core ## run the experiments of the paper and copy figures and ta
 	cp run/report/figures/*.svg run/report/figures/*.csv docs/results/paper/figures/
 	cp run/report/tables/* docs/results/paper/tables/
 
+tables: results paper ## rewrite all tables of the documentation and print which changed
+	$(BIN)/python tools/compare_results.py
+
 docs: $(VENV)/.docs ## build the documentation as HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
