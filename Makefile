@@ -10,13 +10,20 @@ COSTLY = integration or cluster or browser or docs or gpu or slow
 NOT_QUICK = tests/executors tests/experiments tests/report tests/testing
 
 VENV := .venv
+# Windows names the folder and the programs of an environment differently; make runs there in the shell of Git.
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+EXE := .exe
+else
 BIN := $(VENV)/bin
+EXE :=
+endif
 BENCHMARKS := path_sums small growth solvers fit rounding many stick_breaking gevd trials models choices agents starts bayesian matching drivers streaming dask_scaling scale default_features switching
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.
 .NOTPARALLEL:
-.PHONY: help demo quick test test-all warm check bench results paper docs clean $(BENCHMARKS:%=result-%)
+.PHONY: help demo quick test test-all test-floor warm check bench results paper tables docs clean $(BENCHMARKS:%=result-%)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +39,15 @@ test: $(VENV)/.dev warm ## run the unit, property and parity tests, and one smok
 
 test-all: $(VENV)/.dev warm ## run every test
 	$(PYTEST)
+
+# uv resolves every dependency in pyproject.toml to the lowest version that it permits. Their own dependencies are the latest ones,
+# whose deprecated functions the old releases call.
+test-floor: | $(BIN)/python$(EXE) ## run the tests of `make test` with the lowest supported dependencies, in .venv-floor
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m uv venv --quiet --allow-existing --seed --python $(BIN)/python$(EXE) .venv-floor
+	$(BIN)/python -m uv pip install --quiet --python .venv-floor --resolution lowest-direct --editable '.[dev]'
+	@touch .venv-floor/.core .venv-floor/.dev
+	PYTEST_ADDOPTS="-W ignore::DeprecationWarning" $(MAKE) test VENV=.venv-floor
 
 warm: $(VENV)/.dev # compile the kernels once, before the test processes start
 	$(BIN)/python -m tests.warm
@@ -63,15 +79,18 @@ paper: $(VENV)/.core ## run the experiments of the paper and copy figures and ta
 	cp run/report/figures/*.svg run/report/figures/*.csv docs/results/paper/figures/
 	cp run/report/tables/* docs/results/paper/tables/
 
+tables: results paper ## rewrite all tables of the documentation and print which changed
+	$(BIN)/python tools/compare_results.py
+
 docs: $(VENV)/.docs ## build the documentation as HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean: ## remove everything that make created, including .venv
-	rm -rf $(VENV) build dist report run docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-floor build dist report run docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(BIN)/python:
+$(BIN)/python$(EXE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "limiirl needs Python 3.11 or newer, and '$(PYTHON)' is not (`$(PYTHON) --version 2>&1`)."; \
 	  echo "Name another interpreter, for example: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12"; exit 1; } >&2
@@ -81,14 +100,14 @@ $(BIN)/python:
 # Each stamp is newer than the metadata from which its environment was installed.
 METADATA := pyproject.toml src/limiirl/_version.py
 
-$(VENV)/.core: $(METADATA) | $(BIN)/python
+$(VENV)/.core: $(METADATA) | $(BIN)/python$(EXE)
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.dev: $(METADATA) | $(BIN)/python
+$(VENV)/.dev: $(METADATA) | $(BIN)/python$(EXE)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.docs: $(METADATA) | $(BIN)/python
+$(VENV)/.docs: $(METADATA) | $(BIN)/python$(EXE)
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@ $(VENV)/.core

@@ -1,10 +1,14 @@
 """Helpers that every test may use."""
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -44,3 +48,11 @@ def read_error(stderr: str, folder: object) -> tuple[Any, Any]:
 def examples(n: int) -> int:
     """Scale a number of hypothesis examples by the profile's, where 100 stand for all of them."""
     return max(2, round(n * settings().max_examples / 100))
+
+
+def claim_size(path: Path, n: int) -> None:
+    """Write an archive whose array "a" claims n numbers and has none."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (n,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", stream.getvalue())

@@ -16,6 +16,10 @@ _POSITIONAL = {"assert_allclose": 2, "allclose": 2, "isclose": 2, "approx": 1, "
 
 # Folders of a particular machine; a "/work" in a formula or in a URL does not match.
 _MACHINE_PATH = re.compile(r"(?<![\w.:/~*-])/(?:home|root|work|farm|Users|mnt|opt)/[\w.-]+|\b[A-Z]:\\Users\\")
+# Modules whose files execute code when they are read, and built-in functions that execute text.
+_UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
+_UNSAFE_CALLS = {"eval", "exec", "read_pickle", "to_pickle"}
+_NUMPY_FILES = {"np.load", "np.save", "np.savez", "np.savez_compressed"}
 _REGISTRY = re.compile(r"index-url|find-links|trusted-host|https?://[\w.-]+/(?:[\w.-]+/)*simple\b")
 
 
@@ -34,6 +38,25 @@ def long_functions(source: str) -> list[str]:
 
 def prints(source: str) -> list[str]:
     return [f"line {call.lineno}: print; use logging" for call, name in _calls(source) if name == "print"]
+
+
+def unsafe_loading(source: str) -> list[str]:
+    """Return the imports and calls by which a file could execute code when it is read."""
+    faults = []
+    for node in ast.walk(_parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
+            faults += [f"line {node.lineno}: import of {name}" for name in names & _UNSAFE_MODULES]
+    for call, name in _calls(source):
+        function = ast.unparse(call.func)
+        words = {word.arg: ast.unparse(word.value) for word in call.keywords}
+        if function in _UNSAFE_CALLS or name in _UNSAFE_CALLS - {"eval", "exec"}:
+            faults.append(f"line {call.lineno}: {name}")
+        elif name == "import_module" and any("pickle" in ast.unparse(argument) for argument in call.args):
+            faults.append(f"line {call.lineno}: import of a pickle module")
+        elif function in _NUMPY_FILES and words.get("allow_pickle") != "False":
+            faults.append(f"line {call.lineno}: {function} without allow_pickle=False")
+    return faults
 
 
 def comparisons_without_assert(source: str) -> list[str]:

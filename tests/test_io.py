@@ -11,7 +11,7 @@ import pytest
 
 from limiirl._io import FileFormat, as_path, atomic_write, escape_formula, load_json, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidParameter
-from tests.helpers import raises
+from tests.helpers import claim_size, raises
 
 FORMAT = FileFormat("limiirl.thing", 2, "a thing", "Thing.save")
 ARRAYS = {"a": np.arange(6).reshape(2, 3), "b": np.array([np.nan, -0.0, np.inf]), "c": np.zeros((0, 4), dtype=np.int8)}
@@ -151,14 +151,6 @@ def test_deeply_nested_json_is_invalid():
 )
 def test_formulas_in_cells_have_an_apostrophe(text, cell):
     assert escape_formula(text) == cell
-
-
-def claim_size(path: Path, n: int) -> None:
-    """Write an archive whose array "a" claims n numbers and has none."""
-    stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (n,)})
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a.npy", stream.getvalue())
 
 
 @pytest.mark.parametrize("n", [2**31, 2**50, 2**62])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from limiirl import datasets
+from limiirl.datasets import base
 from limiirl.errors import InvalidFile, InvalidParameter
-from tests.helpers import raises
+from tests.helpers import claim_size, raises
 
 SharedData = Callable[[str], Path]
 
@@ -125,3 +126,22 @@ def test_arrays_that_are_missing_or_need_pickle_are_refused(tmp_path):
     np.savez(tmp_path / "labyrinth.npz", states=objects, actions=objects, next_state=objects)
     with raises(InvalidFile):
         datasets.load_swirl_labyrinth(tmp_path)
+
+
+def test_compressed_text_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))
+    assert len(base.read_rows(path, ["a", "b"])) == 100_000
+    monkeypatch.setattr(base, "_MOST_BYTES", 100_000)
+    with raises(InvalidFile, parameter="path", value=str(path)):
+        base.read_rows(path, ["a", "b"])
+
+
+def test_arrays_that_exceed_the_memory_and_objects_are_refused(tmp_path: Path):
+    path = tmp_path / "arrays.npz"
+    claim_size(path, 2**50)
+    with raises(InvalidFile, parameter="path", value=str(path)):
+        base.read_arrays(path, ["a"])
+    np.savez(path, a=np.array([{}], dtype=object))
+    with raises(InvalidFile, parameter="path", value=str(path)):
+        base.read_arrays(path, ["a"])

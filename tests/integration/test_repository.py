@@ -2,8 +2,10 @@
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 import types
 from collections import Counter
 from functools import cache
@@ -89,6 +91,16 @@ def test_only_the_command_line_prints():
     assert not report({path: repository_rules.prints(text_of(path)) for path in library})
 
 
+# Functions are pickled for worker processes, and a check of user-defined models pickles what it made itself.
+PICKLES = {"executors/dask.py", "executors/local.py", "testing/conformance.py"}
+
+
+def test_no_file_is_read_by_executing_it():
+    sources = {path.relative_to(ROOT / "src/limiirl").as_posix(): path for path in SOURCES}
+    faults = {path: repository_rules.unsafe_loading(text_of(path)) for path in sources.values()}
+    assert {name for name, path in sources.items() if faults[path]} == PICKLES
+
+
 def test_comparisons_are_asserted():
     assert not report({path: repository_rules.comparisons_without_assert(text_of(path)) for path in TESTS})
 
@@ -105,6 +117,13 @@ def test_no_machine_paths_or_registries():
         except UnicodeDecodeError:
             continue  # an image or an archive
     assert len(faults) > 20
+    # The lock file names the public index and nothing else.
+    lock = ROOT / "uv.lock"
+    assert set(re.findall(r"https?://[^/\"]+|file:[^\"]+", text_of(lock))) == {
+        "https://files.pythonhosted.org",
+        "https://pypi.org",
+    }
+    faults.pop(lock)
     # The rules themselves spell out what they look for, and this file gives the faults that they must find.
     for name in ("repository_rules.py", "integration/test_repository.py"):
         faults.pop(ROOT / "tests" / name)
@@ -164,6 +183,16 @@ def exists(node: str) -> bool:
     return (ROOT / path).is_file() and name in repository_rules.tests_of(text_of(ROOT / path))
 
 
+def test_table_of_supported_versions_is_that_of_the_package():
+    with (ROOT / "pyproject.toml").open("rb") as stream:
+        project = tomllib.load(stream)["project"]
+    table = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", text_of(ROOT / "docs" / "installation.md"), re.MULTILINE))
+    floors = dict(line.split(">=") for line in project["dependencies"])
+    assert table == {"Python": project["requires-python"].removeprefix(">=")} | floors
+    minors = [line.rpartition(" :: ")[2] for line in project["classifiers"] if "Python :: 3." in line]
+    assert minors == [f"3.{minor}" for minor in range(11, 15)]
+
+
 def test_import_is_light():
     heavy = ["gymnasium", "matplotlib", "networkx", "pandas", "polars", "pyarrow", "sklearn"]
     code = f"import sys, limiirl; print([name for name in {heavy!r} if name in sys.modules])"
@@ -176,6 +205,12 @@ def test_import_is_light():
     [
         (repository_rules.long_functions, "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
         (repository_rules.prints, "print(1)", 'def f():\n    """>>> print(1)"""'),
+        (repository_rules.unsafe_loading, "import pickle", "import json"),
+        (repository_rules.unsafe_loading, "from pickle import load", "from json import load"),
+        (repository_rules.unsafe_loading, "x = eval(text)", "x = ast.literal_eval(text)"),
+        (repository_rules.unsafe_loading, "x = pd.read_pickle(path)", "x = pd.read_csv(path)"),
+        (repository_rules.unsafe_loading, "x = np.load(path)", "x = np.load(path, allow_pickle=False)"),
+        (repository_rules.unsafe_loading, "import_module('a.pickle')", "import_module('a')"),
         (repository_rules.comparisons_without_assert, "np.allclose(a, b)", "assert np.allclose(a, b)"),
         (
             repository_rules.comparisons_without_assert,

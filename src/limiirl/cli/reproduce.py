@@ -189,7 +189,7 @@ def _reproduce_rivals(run: _Run, data: Path | None, names: list[str], command: s
         page = write(rivals_report(results, command.replace(str(data), "FOLDER")), run.out / "report")
         for part in results:
             with atomic_write(run.out / "report" / f"{part.part.name}.csv") as scratch:
-                scratch.write_text(part.to_csv())
+                scratch.write_text(part.to_csv(), encoding="utf-8", newline="")
     if run.as_json:
         rows = {part.part.name: [asdict(row) for row in part.rows()] for part in results}
         goals = {
@@ -288,7 +288,7 @@ def _write_drivers(data: DriverData, results: DriverResults, folder: Path) -> Pa
 
     page = write(experiment_report(data, results, driver_example(data, results)), folder)
     with atomic_write(folder / "trials.csv") as scratch:
-        scratch.write_text(results.to_csv())
+        scratch.write_text(results.to_csv(), encoding="utf-8", newline="")
     return page
 
 

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl import _io
 from limiirl._io import as_path
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidFile
 from limiirl.mdp import MDP
+
+# Most bytes of a text file after decompression; the largest published file has under 100 MB.
+_MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,8 +72,11 @@ def locate(folder: str | os.PathLike[str], name: str) -> Path:
 def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a CSV file, which may be compressed by gzip; raise `InvalidFile` if a column is missing."""
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            raw = stream.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise InvalidFile.at(path, f"has over {_MOST_BYTES:,} bytes after decompression. Copy it again.")
+        text = raw.decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InvalidFile.at(path, f"cannot be read as UTF-8 text: {error}") from None
     table = csv.DictReader(io.StringIO(text), skipinitialspace=True)
@@ -82,12 +88,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays `names` of an npz file, without pickle; raise `InvalidFile` if one is missing."""
-    try:
-        # np.load does not close a path that is no archive.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidFile.at(path, f"must be an npz file with the arrays {', '.join(names)}: {error}") from None
+    return _io.read_arrays(path, f"It must have the arrays {', '.join(names)}.", lambda _: list(names))
 
 
 def as_numbers(path: Path, rows: Sequence[dict[str, str]], column: str, missing: float = np.nan) -> FloatArray:
