@@ -182,7 +182,7 @@ def vuong_test(
         "neither model contains the other (for nested models use likelihood_ratio_test), the models are "
         f"distinguishable, and the {n} {'groups' if groups is not None else 'demonstrations'} are independent."
     )
-    return HypothesisTest("Vuong test", statistic, np.nan, float(2.0 * stats.norm.sf(abs(statistic))), conditions)
+    return HypothesisTest("Vuong test", statistic, None, float(2.0 * stats.norm.sf(abs(statistic))), conditions)
 
 
 def bootstrap_test(
@@ -254,7 +254,7 @@ def bootstrap_test(
         "n_init if not."
     )
     name = f"parametric bootstrap of {K} against {L} intents, {n_resamples} resamples"
-    return HypothesisTest(name, observed, np.nan, (1.0 + exceeding) / (1.0 + n_resamples), conditions)
+    return HypothesisTest(name, observed, None, (1.0 + exceeding) / (1.0 + n_resamples), conditions)
 
 
 def _as_template(mixture: IntentMixture) -> IntentMixture:

@@ -55,20 +55,21 @@ class HypothesisTest(NamedTuple):
     Attributes
     ----------
     name : str
-    statistic, df, p : float, float, float
-        `df` is nan for tests without degrees of freedom.
+    statistic, p : float
+    df : float or None
+        Degrees of freedom; None for tests without them.
     conditions : str
         Conditions under which the p-value is valid.
     """
 
     name: str
     statistic: float
-    df: float
+    df: float | None
     p: float
     conditions: str
 
     def __str__(self) -> str:
-        df = "" if np.isnan(self.df) else f" with {self.df:g} degree{'' if self.df == 1 else 's'} of freedom"
+        df = "" if self.df is None else f" with {self.df:g} degree{'' if self.df == 1 else 's'} of freedom"
         return f"{self.name}: {self.statistic:.4g}{df}, p = {self.p:.3g}\n  Valid if {self.conditions}"
 
 
@@ -263,7 +264,11 @@ class Profile:
                 f"Profile likelihoods require a likelihood with gradients; {what} has none. Use standard_errors()."
             )
             raise InvalidParameter(message, parameter="irl", value=what)
-        return [self._interval(*self._resolve(parameter), quantile) for parameter in parameters]
+        try:
+            chosen = list(parameters)
+        except TypeError:
+            raise InvalidParameter.of("parameters", parameters, "must be a list of pairs") from None
+        return [self._interval(*self._resolve(parameter), quantile) for parameter in chosen]
 
     def _resolve(self, parameter: tuple[int, int | str]) -> tuple[int, int | None]:
         """Return the intent and the number of the feature, or None for the weight."""

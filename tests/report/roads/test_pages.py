@@ -22,6 +22,7 @@ from limiirl.mixture import StandardErrors
 from limiirl.report import Table, write
 from limiirl.report.map_image import map_png
 from limiirl.report.markup import prose_text
+from limiirl.report.roads.data import network_page, quality_page
 from limiirl.report.roads.figures import Panel, _free_side, find_pair, plot_driver_rewards
 from limiirl.report.roads.forecasts import _turn_table, change_page, forecast_page, select_distinct
 from limiirl.report.roads.layers import (
@@ -32,8 +33,6 @@ from limiirl.report.roads.layers import (
     segments_near,
     street_layer,
 )
-from limiirl.report.roads.matching import quality_page
-from limiirl.report.roads.network import network_page
 from limiirl.report.roads.styles import drivers_page
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import PAPER
