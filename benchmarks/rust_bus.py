@@ -1,4 +1,4 @@
-"""Replacement of bus engines (Rust 1987): likelihood and time of a fit, beside econirl (`pip install econirl`).
+"""Replacement of the motors of buses (Rust 1987): likelihood and time of a fit, beside econirl (`pip install econirl`).
 
 Run as `python -m benchmarks.rust_bus [REPEATS]` in an environment that has both packages. econirl ships the data. Both
 fit the infinite-horizon logit model with discount 0.9999, an operating cost per mileage bin and a replacement cost.

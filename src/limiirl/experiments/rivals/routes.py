@@ -102,7 +102,8 @@ ATTRIBUTES: Mapping[str, Callable[[MDP, Demonstrations], MDP]] = MappingProxyTyp
 def _kilometres(mdp: MDP) -> FloatArray:
     """Return the length (S,) of each link of Shanghai, which is a feature per road class."""
     classes = [name.startswith("km, ") and name != "km, lanes unknown" for name in mdp.feature_names]
-    return np.asarray(mdp.state_features)[:, np.flatnonzero(classes)].sum(axis=1)
+    kilometres: FloatArray = np.asarray(mdp.state_features, dtype=np.float64)[:, np.flatnonzero(classes)].sum(axis=1)
+    return kilometres
 
 
 def fit_routes(setting: RouteSetting, split: Split) -> IntentMixture:
@@ -140,7 +141,8 @@ def score_paths(setting: RouteSetting, data: Sequence[Split], number: int, *, se
     mixture = fit_routes(setting, split)
     test = split.test
     _, unit = np.unique(test.last_states, return_inverse=True)
-    sums, sizes = np.bincount(unit, mixture.score_samples(test)), np.bincount(unit).astype(np.float64)
+    log_prob = mixture.score_samples(test)
+    sums, sizes = (np.bincount(unit, weights=weights).astype(np.float64) for weights in (log_prob, np.ones(len(test))))
     figures = {}
     if not select:
         routes = Forecaster(mixture, split.train).predict_routes(test.start_states, test.last_states)
