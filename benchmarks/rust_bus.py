@@ -1,4 +1,4 @@
-"""Replacement of bus motors (Rust 1987): likelihood and time of a fit, beside econirl (`pip install econirl`).
+"""Replacement of the motors of buses (Rust 1987): likelihood and time of a fit, beside econirl (`pip install econirl`).
 
 Run as `python -m benchmarks.rust_bus [REPEATS]` in an environment that has both packages. econirl ships the data. Both
 fit the infinite-horizon logit model with discount 0.9999, an operating cost per mileage bin and a replacement cost.
@@ -69,7 +69,7 @@ def main() -> None:
     theirs, first, other = measure(fit_econirl, repeats)
     bins, replaced = frame["mileage_bin"].to_numpy(), frame["replaced"].to_numpy()
     mdp, demos = make_problem(theirs.transition_tensor_, bins, replaced)
-    model = MaxCausalEnt(max_length=np.inf, bounds=None, gtol=1e-9)  # mileage is in units of bins
+    model = MaxCausalEnt(max_length=np.inf, bounds=None)
     theta, first_own, other_own = measure(lambda: model.fit(mdp, demos), repeats)
     own = float(np.log(model.policy(mdp, theta)[bins, replaced]).sum())
     print(f"{bins.size} decisions in {N_BINS} mileage bins, discount {GAMMA}")

@@ -37,6 +37,7 @@ from limiirl.mixture import IntentMixture
 _N_FOLDS = 3
 # Test trips per split in Borlänge, which the published log-likelihoods are totals of.
 _TRIPS = 366
+_ALL_TRIPS = 1832
 # Parameters of travel time, left turn, link and U-turn for the link size: the published ones, rounded.
 _FIXED = (-2.5, -1.0, -0.4, -4.5)
 
@@ -102,7 +103,8 @@ ATTRIBUTES: Mapping[str, Callable[[MDP, Demonstrations], MDP]] = MappingProxyTyp
 def _kilometres(mdp: MDP) -> FloatArray:
     """Return the length (S,) of each link of Shanghai, which is a feature per road class."""
     classes = [name.startswith("km, ") and name != "km, lanes unknown" for name in mdp.feature_names]
-    return np.asarray(mdp.state_features)[:, np.flatnonzero(classes)].sum(axis=1)
+    kilometres: FloatArray = np.asarray(mdp.state_features, dtype=np.float64)[:, np.flatnonzero(classes)].sum(axis=1)
+    return kilometres
 
 
 def fit_routes(setting: RouteSetting, split: Split) -> IntentMixture:
@@ -125,12 +127,14 @@ def fit_routes(setting: RouteSetting, split: Split) -> IntentMixture:
     return mixture.fit(mdp, split.train)
 
 
-def score_total(setting: RouteSetting, data: Sequence[Split], number: int, *, select: bool = False) -> Score:
-    """Fit to a split, and return the log-likelihood of its test trips as one unit."""
+def score_total(
+    setting: RouteSetting, data: Sequence[Split], number: int, *, select: bool = False, trips: int = _TRIPS
+) -> Score:
+    """Fit to a split, and return the log-likelihood of its test trips as one unit, of size 1 per `trips`."""
     split = data[0].fold(number) if select else data[number]
     mixture = fit_routes(setting, split)
-    total, size = mixture.score(split.test) * len(split.test), len(split.test) / _TRIPS
-    train = mixture.score(split.train) * _TRIPS
+    total, size = mixture.score(split.test) * len(split.test), len(split.test) / trips
+    train = mixture.score(split.train) * trips
     return Score(np.array([total]), np.array([size]), train, note=describe(mixture, split.train))
 
 
@@ -140,7 +144,8 @@ def score_paths(setting: RouteSetting, data: Sequence[Split], number: int, *, se
     mixture = fit_routes(setting, split)
     test = split.test
     _, unit = np.unique(test.last_states, return_inverse=True)
-    sums, sizes = np.bincount(unit, mixture.score_samples(test)), np.bincount(unit).astype(np.float64)
+    log_prob = mixture.score_samples(test)
+    sums, sizes = (np.bincount(unit, weights=weights).astype(np.float64) for weights in (log_prob, np.ones(len(test))))
     figures = {}
     if not select:
         routes = Forecaster(mixture, split.train).predict_routes(test.start_states, test.last_states)
@@ -239,7 +244,7 @@ def _borlange_sample() -> RivalPart:
     degree = "log out-degree"
     settings |= {name.format(degree): RouteSetting(("next links",), n_intents=K) for K, name in names.items()}
     settings["limiirl: four attributes, link size"] = RouteSetting(("link size",))
-    settings[ours := "limiirl: log out-degree, link size"] = RouteSetting(("next links", "link size"))
+    settings["limiirl: log out-degree, link size"] = RouteSetting(("next links", "link size"))
     return RivalPart(
         "borlange-sample",
         "Routes in Borlänge, full sample",
@@ -247,8 +252,8 @@ def _borlange_sample() -> RivalPart:
         "borlange",
         "sample",
         read_all_trips,
-        {name: partial(score_total, setting) for name, setting in settings.items()},
-        ours,
+        {name: partial(score_total, setting, trips=_ALL_TRIPS) for name, setting in settings.items()},
+        "limiirl: log out-degree, 2 intents",
         published=(
             Published("recursive logit", -6303.9, "Fosgerau, Frejinger and Karlström (2013), rounded"),
             Published("nested recursive logit", -6187.9, "Mai, Fosgerau and Frejinger (2015), from memory"),
