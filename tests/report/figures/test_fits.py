@@ -84,3 +84,10 @@ def test_steps_across_the_border_of_a_grid_are_not_drawn():
     )
     lines = plot_trajectories(xy, links, {"all": (0, [[1, 0, 5, 4]])}, grid=True).figure.axes[0].lines
     assert np.isnan(lines[0].get_xdata()).tolist() == [False, False, True, False, False]
+
+
+def test_dots_at_the_border_of_a_map_are_whole():
+    plot = plot_visits([[0.0, 0.0], [1.0, 4.0]], [[0, 1]], {"only": [0.1, 2.0]}, ["a", "b"])
+    dots = plot.figure.axes[0].collections[-1]
+    assert dots.get_sizes()[1] > 100.0
+    assert not dots.get_clip_on()

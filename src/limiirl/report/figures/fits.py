@@ -336,7 +336,7 @@ def plot_visits(
         else:
             ax.add_collection(LineCollection(list(where[lines]), colors=RULE, linewidths=0.9, zorder=0.6))
             size = 14.0 + 110.0 * np.sqrt(np.clip(np.abs(of) / scale, 0.0, 1.0))
-            dots: dict[str, Any] = {"edgecolors": MUTED, "linewidths": 0.4, "cmap": shades}
+            dots: dict[str, Any] = {"edgecolors": MUTED, "linewidths": 0.4, "cmap": shades, "clip_on": False}
             mappable = ax.scatter(x, y, c=of, vmin=lowest, vmax=scale, s=size * min(1.0, 60.0 / len(of)), **dots)
         ax.set(xlim=extent[:, 0], ylim=extent[:, 1])
         ax.set_aspect("equal")
