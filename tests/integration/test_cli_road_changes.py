@@ -171,7 +171,7 @@ class TestClose:
     def test_styles_of_another_network(self, folder):
         City(seed=2, radius_km=0.8).network.save(folder / "other.npz")
         done = limiirl(folder, "roads", "close", "other.npz", *FILES[1:], "--segments", "1", code=2)
-        assert done.stderr.splitlines()[-1].startswith("limiirl: m.npz was matched to ")
+        assert done.stderr.splitlines()[-1].startswith("limiirl: m.npz was not matched to other.npz")
 
 
 class TestForecast:

@@ -103,9 +103,12 @@ class TestSamples:
 
     def test_draws_are_reproducible_and_relabelled(self):
         mix = IntentMixture(
-            2, MaxEnt(3, bounds=(-5, 5), stop="terminal"), init=RewardEnsemble([0.5, 0.5], [[1, -1], [-1, 1]])
+            2,
+            MaxEnt(3, bounds=(-5, 5), stop="terminal"),
+            init=RewardEnsemble([0.5, 0.5], [[1, -1], [-1, 1]]),
+            accelerate=True,
         )
-        mix.fit(FORK, fork(40), covariates=np.random.default_rng(0).normal(size=40))
+        mix.fit(FORK, fork(200), covariates=np.random.default_rng(0).normal(size=200))
         options = {"draws": 60, "tune": 60, "chains": 2, "seed": 1}
         one, two = mix.sample_posterior(**options), mix.sample_posterior(**options)
         np.testing.assert_array_equal(one.thetas, two.thetas)

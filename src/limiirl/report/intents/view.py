@@ -36,6 +36,8 @@ _SAME_SCORE = 1e-6
 _WINDOW = 20
 # Maximum size of a policy (S x A), and maximum number of steps, in the computation of expected visits.
 _MOST_ENTRIES, _MOST_STEPS = 5_000_000, 2_000
+# Fraction of the recordings of an intent below which none of them continues.
+_NO_RECORDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -557,10 +559,12 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
         for length in range(1, min(alive.size, _MOST_STEPS)):
             counts[k] += p
             after = alive[length + 1] if length + 1 < alive.size else 0.0
-            if after <= 0.0:
+            continuing = alive[length] - terminated[length]
+            # Posteriors of 1e-17 and their differences, which may round to 0, do not count as recordings.
+            if min(after, continuing) <= _NO_RECORDING * alive[0]:
                 break
             p = np.bincount(mdp.dst, weights=p[mdp.src] * pi, minlength=mdp.n_states)
-            p *= after / (alive[length] - terminated[length])
+            p *= after / continuing
     return counts
 
 
