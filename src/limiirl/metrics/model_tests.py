@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from limiirl._parallel import Mapper, map_tasks
 from limiirl._progress import Progress, report_progress
-from limiirl._validation import as_floats, as_generator, check_choice, check_count
+from limiirl._validation import as_floats, as_generator, check_choice, check_count, check_type
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlWarning
 from limiirl.mixture import FunctionEstimate, HypothesisTest, IntentMixture, check_fitted, is_given, training_units
@@ -50,7 +50,7 @@ def likelihood_ratio_test(restricted: Any, full: Any) -> HypothesisTest:
     likelihood ratio test: 6.796 with 1 degree of freedom, p = 0.00914
       Valid if ...
     """
-    small, large = (_summary(model) for model in (restricted, full))
+    small, large = (_summary(model, name) for model, name in ((restricted, "restricted"), (full, "full")))
     if small.n_intents != large.n_intents:
         message = (
             "restricted and full must have the same number of intents, because a mixture weight of 0 is on the "
@@ -78,8 +78,13 @@ def likelihood_ratio_test(restricted: Any, full: Any) -> HypothesisTest:
     return HypothesisTest("likelihood ratio test", statistic, df, float(stats.chi2.sf(statistic, df)), conditions)
 
 
-def _summary(model: Any) -> Any:
-    return model if hasattr(model, "total_log_likelihood") else model.summary()
+def _summary(model: Any, name: str) -> Any:
+    """Return the summary of a fitted mixture, or the given summary."""
+    if hasattr(model, "total_log_likelihood"):
+        return model
+    if not isinstance(model, BaseEstimator) or not hasattr(model, "summary"):
+        raise InvalidParameter.of(name, model, "must be a fitted mixture or a summary")
+    return model.summary()
 
 
 def _n_units(summary: Any) -> int:
@@ -109,6 +114,7 @@ def wald_test(estimate: FunctionEstimate, value: ArrayLike = 0.0) -> HypothesisT
     Wald test: 6.406 with 1 degree of freedom, p = 0.0114
       Valid if ...
     """
+    check_type(estimate, "estimate", FunctionEstimate, remedy="Pass the result of delta_method.")
     hypothesis = as_floats(value, "value")
     if hypothesis.ndim and hypothesis.shape != estimate.value.shape:
         raise InvalidParameter.of("value", hypothesis.shape, f"must be a number or have shape {estimate.value.shape}")

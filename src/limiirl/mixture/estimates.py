@@ -139,6 +139,9 @@ class FreeEstimates(ABC):
             The error is nan if the function depends on directions that are not identified or have no curvature. Rewards
             on a bound count as constants.
         """
+        for name, given in (("function", function), ("gradient", gradient)):
+            if not (callable(given) or (name == "gradient" and given is None)):
+                raise InvalidParameter.of(name, given, "must be callable")
         value = np.asarray(function(*self._arguments(self._estimates)), dtype=np.float64)
         if not np.all(np.isfinite(value)):
             raise InvalidParameter.of("function", value.tolist(), "must be finite at the estimates")

@@ -558,7 +558,7 @@ class FittedMixture(NoMetadataRouting):
         covariates: Any = None,
         covariance: str = "observed",
         clusters: ArrayLike | None = None,
-        profile: Iterable[tuple[int, int | str]] = (),
+        profile: Iterable[tuple[int, int | str]] | None = None,
     ) -> Summary:
         """Return a summary that prints as text, is shown as a table in notebooks, and converts to a dict.
 
@@ -568,14 +568,14 @@ class FittedMixture(NoMetadataRouting):
         ----------
         demos, groups, covariates, covariance, clusters
             See `standard_errors`.
-        profile : iterable of pairs
+        profile : iterable of pairs, optional
             Parameters with 95 % profile-likelihood intervals; see `profile_intervals`.
         """
         problem = self._find_data(demos, groups, covariates)
         result = summarise(cast("IntentMixture", self), problem, covariance, clusters)
-        chosen = list(profile)
-        intervals = self.profile_intervals(chosen, demos, groups, covariates=covariates) if chosen else ()
-        return replace(result, profile=tuple(intervals))
+        if profile is None:
+            return result
+        return replace(result, profile=tuple(self.profile_intervals(profile, demos, groups, covariates=covariates)))
 
     def to_frame(
         self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
