@@ -99,6 +99,24 @@ def test_the_program_repeats_the_fit(fitted, world):
     np.testing.assert_array_equal(scope["mix"].thetas_, fitted.thetas_)
 
 
+def test_the_program_reads_the_recorded_file(fitted, world, tmp_path, monkeypatch):
+    demos, _ = world.sample(60, seed=1)
+    rows = [(i, t, s) for i, demo in enumerate(demos) for t, s in enumerate(demo.states)]
+    text = "\n".join(["animal,step,place", *(f"{i},{t},{s}" for i, t, s in rows)])
+    (tmp_path / "walks.csv").write_text(text + "\n")
+    fitted.save(tmp_path / "mixture")
+    copy = IntentMixture.load(tmp_path / "mixture")
+    recorded = {"path": "../walks.csv", "columns": "demo=animal, t=step,state=place", "cut": 50, "by_group": False}
+    copy.data_file_ = recorded
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    lines = [line for line in python_code(make_view(copy)).splitlines() if line.startswith(("import", "demos", "mdp"))]
+    exec("\n".join(lines), scope)  # noqa: S102
+    assert scope["mdp"] == world.mdp
+    assert scope["demos"].n_steps == demos.n_steps
+    assert python_code(make_view(copy)).count(".cut(50)") == 1
+
+
 def test_plots_of_a_mixture(fitted):
     assert [tick.get_text() for tick in fitted.plot().axes[0].get_yticklabels()]
     assert fitted.plot_memberships(intent_names=["a", "b"]).legends[0].get_texts()[1].get_text() == "b"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -720,10 +720,20 @@ def describe_methods(view: IntentsView, command: str | None) -> list[Item]:
 
 
 _READ_AGENTS = ('agents = ll.Agents.load("agents.npz")',)
-_READ_DEMOS = (
-    'demos = ll.Demonstrations.from_file("demos.csv")',
-    'mdp = ll.MDP.load("mdp.npz")  # or ll.MDP.from_demonstrations(demos)',
-)
+
+
+def _read_demos(data_file: Mapping[str, Any] | None) -> list[str]:
+    """Return the lines that read the demonstrations, from the file recorded by the command line, and the MDP."""
+    name, columns, cut = "demos.csv", "", ""
+    if data_file is not None:
+        name = PurePath(data_file["path"]).name
+        roles = dict(part.strip().split("=", 1) for part in (data_file["columns"] or "").split(",") if part.strip())
+        columns = f", {roles!r}" if roles else ""
+        cut = f".cut({data_file['cut']})" if data_file["cut"] is not None else ""
+    return [
+        f"demos = ll.Demonstrations.from_file({name!r}{columns}){cut}",
+        'mdp = ll.MDP.load("mixture/mdp.npz")  # in the folder of the saved mixture',
+    ]
 
 
 def python_code(view: IntentsView) -> str:
@@ -746,7 +756,7 @@ def python_code(view: IntentsView) -> str:
         [
             "import limiirl as ll",
             "",
-            *(_READ_AGENTS if view.mdp is None else _READ_DEMOS),
+            *(_READ_AGENTS if view.mdp is None else _read_demos(getattr(mixture, "data_file_", None))),
             f"mix = ll.{type(mixture).__name__}({arguments})",
             f"mix.fit({data})",
             'mix.report("report")',
