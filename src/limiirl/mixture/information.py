@@ -32,6 +32,8 @@ _BLOCK_BYTES = 32e6
 # the relative error of a difference is about (step / distance)^2.
 _FRACTIONS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 _DISTANCE = 10.0
+# Number of clusters from which the sandwich estimator is usually accurate.
+_MANY_CLUSTERS = 30
 
 
 class DifferenceScores:
@@ -423,7 +425,8 @@ def sandwich(inverse: FloatArray, scores: FloatArray) -> FloatArray:
 def describe_sandwich(n_clusters: int, noun: str, bread: str = "observed information") -> str:
     """Return the description of robust standard errors; `noun` names the units or clusters of the scores."""
     of = "" if bread == "observed information" else f" with {bread}"
-    return f"sandwich estimator{of}, clustered by {n_clusters} {noun}"
+    few = "; with fewer than 30, errors tend to be too small" if n_clusters < _MANY_CLUSTERS else ""
+    return f"sandwich estimator{of}, clustered by {n_clusters} {noun}{few}"
 
 
 class Information(NamedTuple):
