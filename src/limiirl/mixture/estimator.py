@@ -81,11 +81,11 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         After every three M-steps, maximise the marginal likelihood by a quasi-Newton search. The stationary points are
         those of EM, and the objective never decreases. Use it where EM needs many iterations because intents overlap.
     shared : str or sequence of str, optional
-        Names of features, or patterns such as "link *", whose rewards are equal for all intents: theta_k = shared +
+        Names of features, or patterns such as ``"link *"``, whose rewards are equal for all intents: theta_k = shared +
         delta_k, where delta_k is 0 for these features. Constants per link or turn remain estimable with several
         intents, and count once in BIC. Requires a model with gradients.
     membership_ridge : float
-        Coefficient of the penalty ridge / 2 sum_k |D_k - mean(D)|^2 on the total log-likelihood, where D_k are the
+        Coefficient of the penalty ``ridge / 2 sum_k |D_k - mean(D)|^2`` on the total log-likelihood, where D_k are the
         coefficients of the standardised `covariates` of `fit`: 1 / variance of a Gaussian prior.
     random_state : int, Generator, RandomState or None
         Seed of the clusterings and random initialisations; results are reproducible for an integer.
