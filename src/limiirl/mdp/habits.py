@@ -148,7 +148,7 @@ def policy_features(mdp: MDP, policy: ArrayLike, name: str = "habit") -> EdgeFea
     >>> MaxCausalEnt().policy(habitual, [0.0, 1.0]).round(6).tolist()
     [[0.9, 0.1], [1.0, 0.0]]
     >>> MaxCausalEnt().policy(habitual, [2.0, 1.0]).round(2).tolist()
-    [[0.78, 0.22], [1.0, 0.0]]
+    [[0.66, 0.34], [1.0, 0.0]]
     """
     table = as_floats(policy, "policy")
     if table.shape != (mdp.n_states, mdp.n_actions):

@@ -49,7 +49,8 @@ def wald_statistics(values: FloatArray, errors: FloatArray) -> tuple[FloatArray,
     return t, np.asarray(2.0 * ndtr(-np.abs(t)))
 
 
-class HypothesisTest(NamedTuple):
+@dataclass(frozen=True)
+class HypothesisTest:
     """Result of a test; prints as one line with the conditions below it.
 
     Attributes
