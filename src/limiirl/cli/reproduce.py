@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from limiirl._io import atomic_write
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page
 from limiirl.cli.options import AsJson, ByGroup, Columns, Covariates, Cut, Scheduler, Workers, echo, resolve_executor
@@ -169,6 +168,7 @@ def _reproduce_drivers(
 
 def _reproduce_rivals(run: _Run, data: Path | None, names: list[str], command: str, *, select: bool) -> None:
     """Run the trials that are missing from the run folder, print the scores, and write the page."""
+    from limiirl._io import atomic_write
     from limiirl.experiments.rivals import RIVAL_PARTS, choose_parts, run_rivals
     from limiirl.report import write
     from limiirl.report.studies import format_rivals, rivals_report
@@ -282,6 +282,7 @@ def _read_drivers(
 
 
 def _write_drivers(data: DriverData, results: DriverResults, folder: Path) -> Path:
+    from limiirl._io import atomic_write
     from limiirl.experiments import driver_example
     from limiirl.report import write
     from limiirl.report.roads import experiment_report

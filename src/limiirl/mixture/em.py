@@ -45,7 +45,7 @@ _FIRST_EVALUATIONS = 1000
 # per unit at which it ends.
 _NEWTON_STEPS, _DECREMENT = 25, 1e-14
 # Number of M-steps before the first quasi-Newton search and between searches, and the evaluations of a search.
-_BEFORE_SEARCH, _SEARCH_EVALUATIONS = 3, 100
+_BEFORE_SEARCH, _SEARCH_EVALUATIONS = 3, 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,12 +397,15 @@ def step(problem: FitProblem, state: State, settings: Settings) -> State:
         reseeds_left -= 1
         moments, sizes, event = problem.moments(state.U), state.U.sum(axis=0), f"reseeded {k}"
         small = nearly_empty(sizes, n)
+    most = settings.max_evaluations
+    if most is None and sizes.size == 1:  # responsibilities do not change, so that this M-step is the last
+        most = problem.initial_evaluations
     if settings.pooling is None:
         which = np.flatnonzero(sizes > _UNDERFLOW if settings.degenerate == "fit" else ~small)
         starts, thetas = problem.project(state.thetas[which]), state.thetas.copy()
-        thetas[which], n_evaluations = problem.m_step(moments, starts, which, settings.max_evaluations)
+        thetas[which], n_evaluations = problem.m_step(moments, starts, which, most)
     else:
-        limit = problem.limit_evaluations(settings.max_evaluations)
+        limit = problem.limit_evaluations(most)
         thetas, n_evaluations = fit_pooled(problem, state.U, state.thetas, settings.pooling, limit)
     rho, temperature, logits = floor_weights(sizes, n), _temperature(settings, number), state.logits
     if logits is not None:
@@ -562,9 +565,13 @@ def fit_pooled_clusters(problem: FitProblem, U: FloatArray, pooling: Pooling) ->
 
 
 def scale_of(problem: FitProblem, d: int) -> FloatArray:
-    """Return the root mean square (d,) of the points that a warm start clusters, which is the scale of searches."""
-    size = np.sqrt(np.mean(problem.features() ** 2, axis=0))
-    return np.where(size > 0.0, size, 1.0) if size.size == d else np.ones(d)
+    """Return the scale (d,) of searches: the square root of the approximate curvature of the objective per demonstration.
+
+    The curvature is the mean square of the points that a warm start clusters, plus that of the ridge penalty.
+    """
+    points, ridge = problem.features(), problem.penalty_gradient(np.ones((1, d)))[0] / problem.units.counts.sum()
+    size = np.sqrt(np.mean(points**2, axis=0) + ridge) if points.shape[1] == d else np.zeros(d)
+    return np.where(size > 0.0, size, 1.0)
 
 
 class MarginalLikelihood:

@@ -69,8 +69,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         EM has also converged when the objective increases by less than this value.
     max_evaluations : int, optional
         Maximum number of evaluations of the objective per M-step; by default 50, as in the paper, or the model's own
-        `max_evaluations` if it is smaller. Models that do not support a limit raise an error. A truncated M-step never
-        lowers the likelihood.
+        `max_evaluations` if it is smaller or if there is a single intent. Models that do not support a limit raise an
+        error. A truncated M-step never lowers the likelihood.
     degenerate : {"fit", "keep", "reseed"}
         Treatment of a nearly empty intent. "fit": fit its reward like the others, after which the intent often
         recovers. "keep": keep its reward. "reseed": assign the demonstration with the lowest likelihood to it. See ADR

@@ -251,7 +251,7 @@ class RivalResults:
                 train=math.nan if p.train is None else p.train,
                 accuracy=math.nan if p.accuracy is None else p.accuracy,
                 source=p.source,
-                figures=p.figures,
+                figures=dict(p.figures),
             )
             for p in self.part.published
         ]
