@@ -54,6 +54,7 @@ assert time.process_time() - begun < 0.5
 """
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("words", [["--help"], ["roads", "fit", "--help"]])
 def test_help_is_quick(words):
     done = subprocess.run([sys.executable, "-c", _HELP, *words], capture_output=True, text=True, check=False)

@@ -565,7 +565,7 @@ def fit_pooled_clusters(problem: FitProblem, U: FloatArray, pooling: Pooling) ->
 
 
 def scale_of(problem: FitProblem, d: int) -> FloatArray:
-    """Return the scale (d,) of searches: the square root of the approximate curvature of the objective per demonstration.
+    """Return the scale (d,) of searches, the square root of the approximate curvature per demonstration.
 
     The curvature is the mean square of the points that a warm start clusters, plus that of the ridge penalty.
     """
