@@ -176,7 +176,7 @@ _LEAST_PRECISION = 0.25
 # Initial width of a posterior, at which the curvature is measured.
 _FIRST_WIDTH = 0.01
 # Maximum number of evaluations and gradient tolerance (in u) of the search for the posterior mode.
-_PEAK_EVALUATIONS, _PEAK_TOL = 200, 0.1
+_PEAK_EVALUATIONS, _PEAK_TOL = 3000, 0.01
 # Log-probabilities per block.
 _BLOCK = 4_000_000
 # Maximum number of step halvings.
@@ -352,7 +352,7 @@ def _measure(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, which: ND
 
 def _floor_precision(precision: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(precision)
-    return np.asarray((vectors * np.maximum(values, _LEAST_PRECISION)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    return np.asarray((vectors * np.maximum(np.abs(values), _LEAST_PRECISION)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
 
 
 def _inverse_root(precision: FloatArray) -> FloatArray:
