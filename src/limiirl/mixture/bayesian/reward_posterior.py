@@ -71,9 +71,9 @@ class RewardPrior:
 
 
 Loss = Callable[[FloatArray, IndexArray], tuple[FloatArray, FloatArray]]
-# Reward vectors per evaluation. Blocks are padded, because `FinitePathSums` compiles a kernel per number of reward
-# vectors.
-_COLUMNS = 16
+# Reward vectors per evaluation; and the number of states and transitions of larger blocks. Blocks are padded if
+# kernels are compiled per number of reward vectors, as those of `FinitePathSums`.
+_COLUMNS, _LARGE = 16, 1_000_000
 # Largest absolute value of a normal score; the score of a bound is infinite.
 _FARTHEST = 6.0
 # Step of central differences relative to the prior scale.
@@ -103,9 +103,12 @@ def check_model(problem: FitProblem) -> None:
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:
     """Return the indices 0 to n - 1 in blocks; if kernels are compiled per block size, the last block is padded."""
-    padded = -(-n // _COLUMNS) * _COLUMNS if problem.compiles_per_batch else n
+    if problem.compiles_per_batch:
+        size, padded = _COLUMNS, -(-n // _COLUMNS) * _COLUMNS
+    else:
+        size, padded = max(_COLUMNS, _LARGE // max(1, problem.mdp.n_states + problem.mdp.n_edges)), n
     columns = np.minimum(np.arange(padded), n - 1)
-    return [columns[lo : lo + _COLUMNS] for lo in range(0, padded, _COLUMNS)]
+    return [columns[lo : lo + size] for lo in range(0, padded, size)]
 
 
 def _sum_loss(problem: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
@@ -176,17 +179,15 @@ _LEAST_PRECISION = 0.25
 # Initial width of a posterior, at which the curvature is measured.
 _FIRST_WIDTH = 0.01
 # Maximum number of evaluations and gradient tolerance (in u) of the search for the posterior mode.
-_PEAK_EVALUATIONS, _PEAK_TOL = 3000, 0.01
+_PEAK_EVALUATIONS, _PEAK_TOL = 3000, 1.0
 # Log-probabilities per block.
 _BLOCK = 4_000_000
 # Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
-# Initial trust region of a narrow posterior, as a change in log-variance; and the trust region after a rejected trial,
-# also the limit on the change in the mean per step, in standard deviations.
-_RADIUS, _LONGEST = 3.0, 1.0
-# The trust region grows by a factor if the realised gain exceeds the first fraction of the predicted gain; it is halved
-# below the second.
-_WIDEN, _GOOD, _POOR = 1.5, 0.5, 0.25
+# Initial radius of the trust region, as a change in log-variance and as a number of standard deviations of the mean, and
+# its limit after the first rejected trial. The radius grows by a factor if the realised gain exceeds the first fraction
+# of the predicted gain, and is halved below the second.
+_RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
 # Limits on the fraction to which a rejected step is shortened.
 _FRACTIONS = (0.05, 0.9)
 
@@ -216,6 +217,19 @@ class RewardPosterior:
         axes = _REACH * np.swapaxes(self.root, 1, 2)
         offsets = np.concatenate([np.zeros((len(self), 1, self.mean.shape[1])), axes, -axes], axis=1)
         return np.asarray(self.mean[:, None, :] + offsets)
+
+    def combine(self, other: RewardPosterior) -> RewardPosterior:
+        """Return the posteriors (K,) given the data of both, which are exact for quadratic log-likelihoods.
+
+        Their precisions are the sums of both precisions, minus the precision I of the prior, which is in both.
+        """
+        one, two = (np.linalg.inv(part.root @ np.swapaxes(part.root, 1, 2)) for part in (self, other))
+        precision = one + two - np.eye(self.mean.shape[1])
+        values, vectors = np.linalg.eigh(precision)
+        values = np.maximum(values, _LEAST_PRECISION)[:, None, :]
+        inverse = (vectors / values) @ np.swapaxes(vectors, 1, 2)
+        weighted = one @ self.mean[:, :, None] + two @ other.mean[:, :, None]
+        return RewardPosterior((inverse @ weighted)[:, :, 0], (vectors / np.sqrt(values)) @ np.swapaxes(vectors, 1, 2))
 
     @classmethod
     def concatenate(cls, parts: list[RewardPosterior]) -> RewardPosterior:
@@ -267,8 +281,7 @@ def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, ma
     unbounded = Box(np.full(start.size, -np.inf), np.full(start.size, np.inf))
     objective = _NegativeLogPosterior(loss, prior)
     modes = minimise_lbfgs(objective, np.tile(start, (K, 1)), unbounded, _PEAK_TOL, _PEAK_EVALUATIONS)
-    narrow = RewardPosterior.narrow(np.array([mode.theta for mode in modes]))
-    return improve(loss, prior, narrow, max_trials, _RADIUS)
+    return improve(loss, prior, RewardPosterior.narrow(np.array([mode.theta for mode in modes])), max_trials)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,8 +303,8 @@ class _Search:
     per axis, because a wide posterior may reach rewards at which the likelihood falls steeply in a few directions only.
     """
 
-    def __init__(self, point: _Point, radius: float) -> None:
-        self.point, self.radius = point, radius
+    def __init__(self, point: _Point) -> None:
+        self.point, self.radius = point, _RADIUS
         self.rejected: _Point | None = None
         self.failures = 0
         self.converged = False
@@ -312,8 +325,7 @@ class _Search:
         self._clip()
 
     def _clip(self) -> None:
-        limit = min(self.radius, _LONGEST)
-        self.shift = np.clip(self.shift, -limit, limit)
+        self.shift = np.clip(self.shift, -self.radius, self.radius)
         self.growth = np.clip(self.growth, -2.0 * self.radius, self.radius)
 
     def _avoid(self, trial: _Point) -> bool:
@@ -349,14 +361,14 @@ class _Search:
         if gain > 0.0:
             self.converged = gain < _GAIN
             if gain > _GOOD * predicted:
-                self.radius = min(_WIDEN * self.radius, _RADIUS if self.rejected is None else _LONGEST)
+                self.radius = _WIDEN * self.radius if self.rejected is None else min(_WIDEN * self.radius, _RADIUS)
             elif gain < _POOR * predicted:
                 self.radius *= 0.5
             self.point, self.failures = trial, 0
             self._aim()
             return
         self.failures += 1
-        self.radius = min(self.radius, _LONGEST) * (1.0 if self.failures == 1 else 0.5)
+        self.radius = min(self.radius, _RADIUS) * (1.0 if self.failures == 1 else 0.5)
         if not np.isfinite(trial.loss):
             self.radius *= 0.5
         else:
@@ -377,13 +389,10 @@ def _interpolate(moved: FloatArray, step: FloatArray, further: FloatArray) -> Fl
     return np.where(past & (np.abs(optimum) < np.abs(step)), optimum, step)
 
 
-def improve(
-    loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_trials: int, radius: float = _LONGEST
-) -> RewardPosterior:
+def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_trials: int) -> RewardPosterior:
     """Increase sum_i u_ik E[log p_ik] - KL_k of each posterior k with at most `max_trials` trials of Newton steps.
 
-    `radius` is the initial limit on changes in log-variance. A posterior with an infinite loss is replaced by a narrow
-    one.
+    A posterior with an infinite loss is replaced by a narrow one.
     """
     points = _measure(loss, prior, rewards, np.arange(len(rewards)))
     infinite = np.array([k for k, point in enumerate(points) if np.isinf(point.loss)], dtype=np.intp)
@@ -391,7 +400,7 @@ def improve(
         narrow = _measure(loss, prior, RewardPosterior.narrow(rewards.mean[infinite]), infinite)
         for k, point in zip(infinite.tolist(), narrow, strict=True):
             points[k] = point
-    searches = [_Search(point, radius) for point in points]
+    searches = [_Search(point) for point in points]
     for _ in range(max_trials):
         active = [k for k, search in enumerate(searches) if not search.converged and search.predicted_gain > _GAIN]
         if not active:
