@@ -414,6 +414,11 @@ class CausalProblem(FitProblem):
         moments = self.moments(U)
         return CausalLikelihood(self.solver, self.decisions, *moments, np.zeros(U.shape[1]))
 
+    def store_solutions(self, n: int) -> None:
+        """See `FitProblem.store_solutions`."""
+        if isinstance(self.solver, SoftBellmanSolver):
+            self.solver.store(n)
+
     def feasible_start(self) -> FloatArray:
         """Return a theta (d,) within the bounds with finite Bellman values."""
         if self._start is None:

@@ -21,7 +21,7 @@ from limiirl.errors import ConvergenceWarning, InvalidParameter, ModelMismatchWa
 from limiirl.irl import FitProblem, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model
+from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model, node_weights
 from limiirl.mixture.bayesian.search import SearchResult, search
 from limiirl.mixture.bayesian.variational import Concentration, VariationalProblem
 from limiirl.mixture.estimator import IntentMixture
@@ -31,6 +31,8 @@ from limiirl.mixture.summary import Summary
 
 # Probability mass of a Gaussian within one standard deviation of its mean.
 _ONE_SIGMA = 0.6827
+# Number of posteriors per intent whose cubature nodes are stored: the current one and two trials.
+_GENERATIONS = 3
 
 
 class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
@@ -166,7 +168,10 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         # With one thread, sums in linear algebra have a fixed order.
         with one_thread("blas"), report_progress("search", self.verbose, self.progress) as report:
             variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
+            # Sweeps evaluate the nodes of accepted posteriors three times.
+            problem.store_solutions(_GENERATIONS * most * len(node_weights(prior.box.lower.size)))
             result = search(variational, self._start(starts, most), most, max_iter, tol, report)
+            problem.store_solutions(0)
         self.irl_, self.model_choice_, self.data_file_ = problem.model, choice, None
         self._store(result, problem, prior)
         if not result.converged:
