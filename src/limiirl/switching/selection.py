@@ -263,7 +263,7 @@ class SwitchingSelectionProblem:
         return self.tabulate(results, within)
 
     def tabulate(self, results: dict[SwitchingSetting | str, list[_Scores]], within: BoolArray) -> list[SwitchingRow]:
-        """Return one row per setting, then one per baseline, from the scores of all folds of the units `within` (U,)."""
+        """Return one row per setting, then one per baseline, from the scores of all folds of units `within` (U,)."""
         rows, values = [], []
         for model in sorted(results, key=lambda model: isinstance(model, str)):
             own = results[model]
