@@ -33,7 +33,7 @@ from limiirl.cli.pages import (
     record_warnings,
     write_page,
 )
-from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.errors import InvalidFile, InvalidParameter, SelectionInterrupted
 
 if TYPE_CHECKING:
     from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture, SwitchingMixture
@@ -47,6 +47,8 @@ _MANY_COUNTS = 1_000_000
 _MAX_ITER = 500
 # `select` fits many mixtures and compares likelihoods: EM also ends at this gain in nats per demonstration or group.
 _SELECT_TOL = 1e-5
+# Exit status of a command that was interrupted.
+_INTERRUPTED = 130
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
@@ -189,7 +191,8 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     """Fit intents that switch within recordings.
 
     Compares the numbers of intents, and models without rewards, on held-out recordings; prints the table, a summary
-    with dwell times, and the comparison of groups; and saves the recommended mixture.
+    with dwell times, and the comparison of groups; and saves the recommended mixture. Ctrl-C ends the comparison and
+    prints the numbers of intents that are complete.
     """
     from limiirl import SwitchingMixture, select_switching
     from limiirl._validation import check_choice
@@ -226,7 +229,13 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
         common: dict[str, Any] = {"groups": groups, "covariates": X}
         if n_folds > 1:
             common |= {"folds": n_folds, "seed": seed, "executor": backend, "progress": progress}
-            selection = select_switching(world, data, numbers, mixture=template, **common)
+            try:
+                selection = select_switching(world, data, numbers, mixture=template, **common)
+            except SelectionInterrupted as interrupt:
+                partial = interrupt.selection
+                options.echo(json.dumps(partial.to_dict()) if as_json else str(partial))
+                options.echo("Interrupted: no mixture was saved. Pass the number of intents with --intents.", err=True)
+                raise typer.Exit(_INTERRUPTED) from None
         mixture = (
             template.set_params(progress=progress).fit(world, data, **common) if selection is None else selection.best
         )
@@ -440,7 +449,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     """Select the number of intents by cross-validation.
 
     Also prints BIC, stability and other criteria. If there are many demonstrations, or with --executor or --workers,
-    the fits run in parallel, which does not change the result.
+    the fits run in parallel, which does not change the result. Ctrl-C ends the comparison, prints the numbers of
+    intents that are complete, and writes --plot and --out.
     """
     from limiirl import select_intents
 
@@ -464,20 +474,24 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         and data.n_transitions * world.n_features >= _MANY_COUNTS
     ):
         backend = options.resolve_executor("local", None, None)
+    stopped = False
     with show_progress("fits") as progress:
-        selection = select_intents(
-            world,
-            data,
-            range(1, max_intents + 1),
-            mixture=mixture,
-            groups=get_groups(data, by_group),
-            fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
-            folds=folds,
-            resamples=resamples,
-            seed=seed,
-            progress=progress,
-            executor=backend,
-        )
+        try:
+            selection = select_intents(
+                world,
+                data,
+                range(1, max_intents + 1),
+                mixture=mixture,
+                groups=get_groups(data, by_group),
+                fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
+                folds=folds,
+                resamples=resamples,
+                seed=seed,
+                progress=progress,
+                executor=backend,
+            )
+        except SelectionInterrupted as interrupt:
+            selection, stopped = interrupt.selection, True
     if plot is not None:
         selection.plot().savefig(plot, dpi=150)
     if out is not None:
@@ -489,6 +503,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         options.echo(f"Plot: {plot}", err=True)
     if out is not None:
         options.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
+    if stopped:
+        raise typer.Exit(_INTERRUPTED)
     write_page(context, report, selection.best, selection=selection)
 
 

@@ -11,7 +11,7 @@ from scipy.special import comb
 
 import limiirl as ll
 from limiirl import _progress
-from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError
+from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError, SelectionInterrupted
 from limiirl.mixture.selection import select as select_module
 from limiirl.mixture.selection.cross_validation import RESAMPLE, RefitTask, SelectionProblem, agreement, check_numbers
 from limiirl.mixture.selection.recommend import (
@@ -247,6 +247,39 @@ def test_a_failed_fold_excludes_its_number_from_the_comparison():
     assert np.isfinite(selection.rows[1].bic)
     assert np.isfinite(selection.rows[1].stability)
     assert selection.recommendations["held_out"] == selection.recommended == 1
+
+
+def interrupt_after(n):
+    """Return a `Progress` that raises KeyboardInterrupt in call n, as Ctrl-C does."""
+
+    def report(done, total, message):
+        if done == n:
+            raise KeyboardInterrupt
+
+    return report
+
+
+# Each K has a fit, four folds and three resamples; the stability of K = 1 is not computed.
+@pytest.mark.parametrize(("n", "compared"), [(12, [1]), (13, [1, 2]), (14, [1, 2]), (24, [1, 2, 3])])
+def test_an_interrupt_keeps_the_numbers_whose_fit_and_folds_are_complete(up_to_three, n, compared):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        select((2, 3, 4), progress=interrupt_after(n))
+    assert isinstance(caught.value, SelectionInterrupted)
+    partial = caught.value.selection
+    assert [row.n_intents for row in partial.rows] == compared
+    assert partial.missing == tuple({1, 2, 3, 4} - set(compared))
+    assert partial.recommended == (1 if compared == [1] else 2)
+    for row, full in zip(partial.rows, up_to_three.rows, strict=False):
+        assert row.held_out == full.held_out
+        assert row.bic == full.bic
+    assert np.isnan(partial.rows[-1].stability) == (n < 24)
+    assert partial.to_dict()["missing"] == list(partial.missing)
+
+
+def test_an_interrupt_before_the_first_number_is_complete_has_no_selection():
+    with pytest.raises(KeyboardInterrupt) as caught:
+        select(progress=interrupt_after(2))
+    assert type(caught.value) is KeyboardInterrupt
 
 
 def test_an_error_is_raised_if_every_fit_fails():

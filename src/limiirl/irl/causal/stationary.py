@@ -31,7 +31,9 @@ from limiirl.kernels.policy_systems import (
 )
 from limiirl.kernels.soft_bellman import (
     ObservedPairs,
+    add_average,
     apply_softmax,
+    centre_scores,
     compute_policy_adjoint,
     compute_q,
     compute_q_adjoint,
@@ -253,7 +255,10 @@ class StationaryPolicies:
 
 
 class PolicyDerivatives(NamedTuple):
-    """Bellman values, log-policy log pi (P,) and scores d log pi / d theta (P, d) for one theta."""
+    """Bellman values, log-policy log pi (P,) and scores d log pi / d theta (P, d) for one theta.
+
+    The next call of `StationarySolver.derivatives` may overwrite the scores.
+    """
 
     values: BellmanValues
     log_prob: FloatArray
@@ -270,6 +275,7 @@ class StationarySolver(ABC):
 
     def __init__(self, pairs: StateActions, beta: float) -> None:
         self.pairs, self.beta = pairs, beta
+        self._arrays: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> StationaryPolicies:
         """See `PolicySolver`."""
@@ -283,14 +289,14 @@ class StationarySolver(ABC):
     def derivatives(self, theta: FloatArray) -> PolicyDerivatives:
         """Return the log-probabilities of all pairs at theta (d,), and their gradients, with d linear solves."""
         pairs, values = self.pairs, self.values(theta[None])
-        state_rows, pair_rows = pairs.feature_rows()
-        state = pairs.mdp.pair_state
+        graph, (state_rows, pair_rows) = pairs.graph, pairs.feature_rows()
+        right, scores, _ = self._workspace()
         # dV = phi + omega dQ and dQ = phi + gamma P dV.
-        right = state_rows + pairs.average(values.omega[:, 0], pair_rows)
-        dV = solve(pairs, values.omega, right)
-        dQ = pair_rows + pairs.mdp.gamma * np.asarray(pairs.transitions @ dV)
-        scores = self.beta * (dQ - pairs.average(values.pi[:, 0], dQ)[state])
-        return PolicyDerivatives(values, self.beta * (values.Q - values.norm[state])[:, 0], scores)
+        right[:] = state_rows
+        add_average(graph.pair_ptr, values.omega[:, 0], pair_rows, right)
+        compute_q(graph, pair_rows, solve(pairs, values.omega, right), scores)
+        centre_scores(graph.pair_ptr, values.pi[:, 0], self.beta, scores)
+        return PolicyDerivatives(values, self.beta * (values.Q - values.norm[pairs.mdp.pair_state])[:, 0], scores)
 
     def hessian(self, derivatives: PolicyDerivatives, observed: ObservedPairs, weight: FloatArray) -> FloatArray:
         """Return the Hessian (d, d) of sum_c weight_c log pi(c) for observed pairs (c,).
@@ -305,7 +311,22 @@ class StationarySolver(ABC):
             compute_policy_adjoint(pairs.graph.pair_ptr, observed, weight[:, None], self.beta, values.pi, q_bar)
             compute_q_adjoint(pairs.graph, q_bar, right)
             level = level + solve(pairs, values.omega, right, transposed=True)[:, 0] / self.beta
-        return np.asarray(scores.T @ ((values.pi[:, 0] * level[pairs.mdp.pair_state])[:, None] * scores))
+        _, _, weighted = self._workspace()
+        np.multiply(scores, (values.pi[:, 0] * level[pairs.mdp.pair_state])[:, None], out=weighted)
+        return np.asarray(scores.T @ weighted)
+
+    def _workspace(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return arrays (S, d), (P, d) and (P, d) for a Hessian.
+
+        Small arrays are stored, because page faults of new arrays take as long as the arithmetic on them.
+        """
+        if self._arrays is not None:
+            return self._arrays
+        states, pairs = (rows.shape for rows in self.pairs.feature_rows())
+        arrays = np.empty(states), np.empty(pairs), np.empty(pairs)
+        if self.pairs.stores_rows:
+            self._arrays = arrays
+        return arrays
 
     @abstractmethod
     def values(self, thetas: FloatArray) -> BellmanValues:
