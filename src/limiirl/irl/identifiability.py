@@ -50,11 +50,13 @@ def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, 
     gram = (rows.T @ rows).toarray()
     size = np.diag(gram).copy()
     if mdp.state_features is not None and not by_start:
-        starts = sparse.csr_array(mdp.state_features)[np.flatnonzero(mdp.p0 > 0)]
-        mean: FloatArray = np.asarray(starts.mean(axis=0)).ravel()
-        products = (starts.T @ starts).toarray()
-        gram[: mean.size, : mean.size] += products - starts.shape[0] * np.outer(mean, mean)
-        size[: mean.size] += np.diag(products)
+        environment = np.zeros(mdp.n_states) if mdp.environment is None else mdp.environment
+        for e in np.unique(environment):  # start states of different environments are not compared
+            starts = sparse.csr_array(mdp.state_features)[np.flatnonzero((mdp.p0 > 0) & (environment == e))]
+            mean: FloatArray = np.asarray(starts.mean(axis=0)).ravel()
+            products = (starts.T @ starts).toarray()
+            gram[: mean.size, : mean.size] += products - starts.shape[0] * np.outer(mean, mean)
+            size[: mean.size] += np.diag(products)
     return np.asarray(gram), np.sqrt(size)
 
 
