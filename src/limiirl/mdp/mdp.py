@@ -212,9 +212,11 @@ class MDP:
         if self.environment is not None:
             labels = validate.check_environment(self.environment, self.p0, self.src, self.dst)
             self._set("environment", labels)
-            names = self.environment_names or tuple(map(str, range(int(labels.max()) + 1)))
             count = int(labels.max()) + 1
+            names = validate.as_tuple(self.environment_names, "environment_names") or tuple(map(str, range(count)))
             self._set("environment_names", validate.check_names(names, count, "environment_names", "environment"))
+        elif len(validate.as_tuple(self.environment_names, "environment_names")):
+            raise InvalidMDP.of("environment_names", len(self.environment_names), "requires environment")
         self._set_features()
 
     def _set(self, name: str, value: Any) -> None:

@@ -190,8 +190,8 @@ def check_environment(
 ) -> NDArray[np.int32]:
     """Return the environments (S,) of states after checking that they are separate and that each has start states."""
     labels = as_indices(environment, "environment")
-    if labels.shape != p0.shape or np.any(labels < 0):
-        rule = f"must be {p0.size} nonnegative integers, one per state"
+    if labels.shape != p0.shape or np.any((labels < 0) | (labels >= p0.size)):
+        rule = f"must be {p0.size} integers from 0 on, one per state"
         raise InvalidMDP.of("environment", labels.shape, rule, remedy="Create it with combine_environments.")
     leaving = np.flatnonzero(labels[src] != labels[dst])
     if leaving.size:

@@ -132,4 +132,4 @@ class JointPathSums:
         # The samples are ordered by environment; restore the order of `chosen`.
         order = np.empty(n, dtype=np.int64)
         order[np.argsort(chosen, kind="stable")] = np.arange(n)
-        return Demonstrations.concat(samples)[order] if samples else self.parts[0].sample(theta, 0, rng)
+        return Demonstrations.concat(samples)[order]
