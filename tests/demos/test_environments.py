@@ -255,3 +255,28 @@ def test_the_condition_on_the_environment_matters(pairs):
     without = mdp.replace(environment=None, environment_names=())
     model = MaxEnt(max_length=9)
     assert np.abs(model.log_prob(mdp, THETAS, demos) - model.log_prob(without, THETAS, demos)).min() > 0.1
+
+
+class TestDestinations:
+    """`DestinationMaxEnt` is conditioned on both ends, and therefore on the environment."""
+
+    def trips(self, seed: int, n_states: int) -> tuple[MDP, Demonstrations]:
+        rng = np.random.default_rng(seed)
+        ring = np.arange(n_states)
+        src, dst = np.concatenate([ring, ring, ring]), np.concatenate([(ring + step) % n_states for step in (1, 2, -1)])
+        mdp = MDP.from_edges(src, dst, n_states=n_states, edge_features=rng.uniform(0.5, 1.5, (3 * n_states, 2)))
+        ends = rng.permutation(n_states)[:2]
+        model = DestinationMaxEnt(bounds=None)
+        paths = [model.most_likely(mdp, np.full(2, -1.0), int(s), int(g))[0] for s in ends for g in ring if s != g]
+        return mdp, Demonstrations.concat(paths)
+
+    def test_likelihood_and_fit(self):
+        pairs = [self.trips(seed, n) for seed, n in ((0, 6), (1, 8))]
+        mdp, demos = ll.combine_environments(pairs)
+        model = DestinationMaxEnt(bounds=(-8.0, -0.1), ridge=0.01)
+        thetas = np.array([[-1.0, -2.0], [-2.0, -1.5]])
+        alone = np.vstack([model.log_prob(own, thetas, part) for own, part in pairs])
+        np.testing.assert_allclose(model.log_prob(mdp, thetas, demos), alone, rtol=1e-9, atol=1e-12)
+        one, part = pairs[0]
+        twice = model.fit([(one, part[::2]), (one, part[1::2])])
+        np.testing.assert_allclose(twice, model.fit(one, part), rtol=1e-4)
