@@ -188,7 +188,7 @@ def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
     recorded = steps.edge >= 0
     log_prob = np.log(mdp.prob[steps.edge[recorded]])
     log_dynamics = np.bincount(steps.demo_of_step[recorded], weights=log_prob, minlength=len(demos))
-    return np.asarray(np.log(mdp.p0[demos.start_states]) + log_dynamics)
+    return np.asarray(mdp.log_p0[demos.start_states] + log_dynamics)
 
 
 class CausalLikelihood:

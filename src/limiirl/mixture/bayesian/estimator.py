@@ -16,7 +16,7 @@ from limiirl._parallel import one_thread
 from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import FloatArray
 from limiirl._validation import check_count, check_level, check_positive
-from limiirl.demos import Demonstrations
+from limiirl.demos import Demonstrations, resolve_environments
 from limiirl.errors import ConvergenceWarning, InvalidParameter, ModelMismatchWarning
 from limiirl.irl import FitProblem, make_problem
 from limiirl.mdp import RewardEnsemble
@@ -144,16 +144,20 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.progress = progress
         self.verbose = verbose
 
-    def fit(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> BayesianIntentMixture:
+    def fit(
+        self, mdp: Any, demos: Demonstrations | None = None, groups: ArrayLike | None = None
+    ) -> BayesianIntentMixture:
         """Infer the intents of demonstrations and their number.
 
         Parameters
         ----------
-        mdp : MDP
+        mdp : MDP, or list or mapping of pairs (MDP, Demonstrations)
+            Pairs are environments with the same intents; see `combine_environments`. `demos` is omitted then.
         demos : Demonstrations
         groups : (N,), optional
             Group of each demonstration; all demonstrations of a group have the same intent.
         """
+        mdp, demos = resolve_environments(mdp, demos)
         most, max_iter = check_count(self.max_intents, "max_intents"), validate.check_max_iter(self.max_iter)
         scale, concentration = check_positive(self.prior_scale, "prior_scale"), _concentration(self.concentration)
         tol = check_positive(self.bound_tol, "bound_tol", zero=True)

@@ -184,9 +184,9 @@ _PEAK_EVALUATIONS, _PEAK_TOL = 3000, 1.0
 _BLOCK = 4_000_000
 # Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
-# Initial radius of the trust region, as a change in log-variance and as a number of standard deviations of the mean, and
-# its limit after the first rejected trial. The radius grows by a factor if the realised gain exceeds the first fraction
-# of the predicted gain, and is halved below the second.
+# Initial radius of the trust region, as a change in log-variance and as a number of standard deviations of the mean,
+# and its limit after the first rejected trial. The radius grows by a factor if the realised gain exceeds the first
+# fraction of the predicted gain, and is halved below the second.
 _RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
 # Limits on the fraction to which a rejected step is shortened.
 _FRACTIONS = (0.05, 0.9)
