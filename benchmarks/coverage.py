@@ -113,8 +113,8 @@ def logit_intervals(mix: IntentMixture, logits: np.ndarray, draws: PosteriorSamp
         result = {"observed": (low, high)}
         if draws is not None:
             change = draws.logits[0, :, 1] - draws.logits[0, :, 0]
-            slopes = change[:, 1:] / members.scale.scale
-            column = change[:, 0] - slopes @ members.scale.mean if j == 0 else slopes[:, j - 1]
+            by_unit = change[:, 1:] / members.scale.scale
+            column = change[:, 0] - by_unit @ members.scale.mean if j == 0 else by_unit[:, j - 1]
             result["posterior"] = central(column)
         yield "intercept" if j == 0 else f"coefficient {j}", result, float(value)
 
