@@ -31,6 +31,7 @@ from limiirl.cli.pages import (
     read_condition,
     read_step_columns,
     record_warnings,
+    resolve_cut,
     write_page,
 )
 from limiirl.errors import InvalidFile, InvalidParameter, SelectionInterrupted
@@ -400,8 +401,9 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     if segments is not None:
         rule = f"requires a mixture written by `limiirl switch`; {mixture} has one intent per demonstration"
         raise InvalidParameter.of("segments", str(segments), rule, remedy="Omit --segments.")
-    data = read_demos(demos, columns, cut)
-    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    fitted = IntentMixture.load(mixture)
+    data = read_demos(demos, columns, resolve_cut(cut, fitted))
+    groups, known = get_groups(data, by_group), read_covariates(covariates)
     more = read_condition(demos, condition, columns)
     if more and partial:
         rule = "cannot be combined with prefixes of trajectories"
@@ -535,6 +537,8 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_report(report, mixture, demos, truth, covariates)
     ensemble = None if truth is None else RewardEnsemble.load(check_exists(truth))
+    fitted = IntentMixture.load(mixture)
+    cut = resolve_cut(cut, fitted)
     data = read_demos(demos, columns, cut) if labels is None else read_labelled(demos, labels, columns, cut)
     if not isinstance(data, Demonstrations):
         raise InvalidFile(
@@ -542,7 +546,7 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
             parameter="demos",
             value=str(demos),
         )
-    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    groups, known = get_groups(data, by_group), read_covariates(covariates)
     scores = evaluate_mixture(fitted, data, truth=ensemble, groups=groups, covariates=known)
     options.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
     write_page(context, report, fitted, data, groups, evaluation=scores, covariates=known)

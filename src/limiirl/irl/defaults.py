@@ -172,7 +172,7 @@ def choose_features(
     >>> demos = Demonstrations.from_lists(recordings)
     >>> choice = choose_features(MDP.from_demonstrations(demos, gamma=0.9), demos, MaxCausalEnt())
     >>> choice.features, choice.mdp.feature_names[-1]
-    ('states and turns', 'turns back')
+    ('states and turns', 'turning back')
     """
     if not isinstance(model, CausalModel):
         rule = "must be MaxCausalEnt or MLIRL, which support a ridge per step"
