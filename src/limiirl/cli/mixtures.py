@@ -16,6 +16,7 @@ from limiirl.cli.inputs import (
     configure,
     get_groups,
     make_mixture,
+    parse_number,
     parse_numbers,
     read_covariates,
     read_demos,
@@ -85,6 +86,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl.mixture import to_plain
 
+    number = parse_number(n_intents)
     check_exists(demos)
     check_target(out, demos, mdp, state_features, covariates)
     check_report(report, out, demos, mdp, state_features, covariates)
@@ -93,7 +95,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     parameters["max_iter"] = _MAX_ITER
-    mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
+    mixture = make_mixture(number, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     groups, table = get_groups(data, by_group), read_covariates(covariates)
@@ -114,7 +116,9 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
-    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Maximum number of intents.")] = 10,
+    max_intents: Annotated[
+        int, typer.Option("--intents", "--max-intents", "-k", min=1, help="Maximum number of intents.")
+    ] = 10,
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = None,
     init: options.Init = "kmeans",
@@ -428,7 +432,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
-    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
+    n_intents: options.Range = "6",
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
     resamples: Annotated[int, typer.Option(help="Number of resamples for the stability criterion; 0 for none.")] = 10,
     model: options.Model = None,
@@ -463,6 +467,9 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
     backend = options.resolve_executor(executor, workers, scheduler)
+    numbers = parse_numbers(n_intents)
+    if len(numbers) == 1:
+        numbers = list(range(1, numbers[0] + 1))
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "max_iter": _MAX_ITER, "likelihood_tol": _SELECT_TOL}
@@ -482,7 +489,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
             selection = select_intents(
                 world,
                 data,
-                range(1, max_intents + 1),
+                numbers,
                 mixture=mixture,
                 groups=get_groups(data, by_group),
                 fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
