@@ -174,3 +174,12 @@ def test_objects_are_rejected_without_advice_to_unpickle_them(path: Path):
     with raises(InvalidFile, parameter="path", value=str(path)) as caught:
         read_archive(path, FORMAT)
     assert "pickle" not in str(caught.value)
+
+
+def test_loops_of_symbolic_links_are_rejected(tmp_path: Path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.symlink_to(two)
+    two.symlink_to(one)
+    with raises(InvalidFile, parameter="folder", value=str(one)):
+        as_path(one, "folder")
+    assert as_path(tmp_path / "absent") == tmp_path / "absent"

@@ -32,6 +32,12 @@ def as_path(value: object, name: str = "path") -> Path:
     path = Path(os.fsdecode(value))
     if "\0" in str(path):
         raise InvalidParameter.of(name, str(path), "must not contain NUL characters")
+    try:
+        path.stat()
+    except OSError as error:  # other errors, such as a missing file, are raised where the path is used
+        if error.errno == errno.ELOOP:
+            rule = "must not be a loop of symbolic links"
+            raise InvalidFile.of(name, str(path), rule, remedy="Pass the file itself.") from None
     return path
 
 

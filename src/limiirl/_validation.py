@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 import os
 import sys
@@ -155,8 +156,21 @@ def check_each(
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
     """Return `value` after checking that it is one of the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidParameter.of(name, value, f"must be one of {', '.join(choices)}")
+        raise InvalidParameter.of(name, value, f"must be one of {', '.join(choices)}", remedy=suggest(value, choices))
     return value
+
+
+def suggest(value: object, choices: Iterable[str]) -> str:
+    """Return a sentence with the most similar choice, or "" if no choice is similar.
+
+    Examples
+    --------
+    >>> suggest("tabel1", ("table1", "wind")), suggest("maxent", ("MaxEnt", "MLIRL")), suggest("x", ("MLIRL",))
+    ("Did you mean 'table1'?", "Did you mean 'MaxEnt'?", '')
+    """
+    by_lower = {choice.lower(): choice for choice in choices}
+    similar = difflib.get_close_matches(str(value).lower(), by_lower, n=1, cutoff=0.7)
+    return f"Did you mean {by_lower[similar[0]]!r}?" if similar else ""
 
 
 def check_seed(value: object, name: str = "seed") -> int:

@@ -390,6 +390,11 @@ def test_columns_state_features_and_cut(folder):
     assert (summary["n_units"], summary["feature_names"]) == (36, ["zone[x]", "zone[y]", "depth"])
     by_group = json.loads(limiirl(folder, "predict", "own", "visits.csv", *columns, "--by-group", "--json").stdout)
     assert by_group["group"] == ["m0", "m1", "m2"]
+    # Without --cut, recordings are cut as for the fit.
+    for cut, n in (((), 36), (("--cut", "20"), 18)):
+        done = limiirl(folder, "predict", "own", "visits.csv", *columns[:2], *cut, "--json")
+        assert len(json.loads(done.stdout)["posterior"]) == n
+        assert ("10 steps" in done.stderr) == (n == 36)
     limiirl(folder, "evaluate", "own", "visits.csv", *columns, "--labels", "mouse")
 
 
@@ -425,7 +430,7 @@ def test_default_features_are_reported_and_applied_to_new_demonstrations(folder)
     assert "turns" in limiirl(folder, "fit", "ring.csv", *options, "--out", "ring").stderr
     done = limiirl(folder, "fit", "ring.csv", *options, "--json", "--out", "ring")
     assert done.stderr == ""
-    assert json.loads(done.stdout)["feature_names"][-1] == "turns back"
+    assert json.loads(done.stdout)["feature_names"][-1] == "turning back"
     assert json.loads(done.stdout)["thetas"][0][-1] < -1
     predicted = json.loads(limiirl(folder, "predict", "ring", "ring.csv", "--json").stdout)
     assert predicted["group_weights"]["weights"] == [[1.0]] * 3

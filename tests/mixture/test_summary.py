@@ -317,6 +317,8 @@ def test_intervals_of_weights_are_clustered_by_recording():
     np.testing.assert_allclose(thrice.low, one.low, rtol=1e-12)
     alone = GroupWeights.from_posterior(U, np.zeros(8), np.zeros(8))
     assert np.isnan(alone.low).all()
+    assert "95 %" in str(one)
+    assert "95 %" not in str(alone)
     assert alone.to_dict()["low"] == [[None, None]]
 
 

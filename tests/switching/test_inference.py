@@ -109,6 +109,8 @@ class TestCompareGroups:
         assert rows["switches per 100 steps"].mean_first > 2 * rows["switches per 100 steps"].mean_second
         assert rows["dwell time, intent 0"].difference < 0.0
         assert rows["share of steps, intent 0"].p > 0.05
+        assert "share of steps, intent 1" not in rows  # one share determines the other
+        assert set(rows) < set(sw.group_dynamics(demos, None).quantities)
         assert result.groups == tuple("01234567")
 
     def test_condition_can_be_a_mapping_and_groups_can_be_given(self, fitted):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import typer
 
+from limiirl._validation import check_count
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
@@ -184,6 +185,21 @@ def parse_columns(text: str | None) -> dict[str, str] | None:
             raise InvalidParameter.of("columns", text, rule)
         columns[name] = column
     return columns
+
+
+def parse_number(text: str) -> int:
+    """Parse the value of --intents of a command that fits one number of intents.
+
+    >>> parse_number("3")
+    3
+    """
+    try:
+        return check_count(int(text), "n_intents")
+    except ValueError as error:
+        if isinstance(error, InvalidParameter):
+            raise
+        remedy = f"To compare numbers, use `limiirl select --intents {text}`." if "-" in text else ""
+        raise InvalidParameter.of("n_intents", text, "must be a whole number", remedy=remedy) from None
 
 
 def parse_numbers(text: str) -> list[int]:

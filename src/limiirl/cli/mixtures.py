@@ -16,6 +16,7 @@ from limiirl.cli.inputs import (
     configure,
     get_groups,
     make_mixture,
+    parse_number,
     parse_numbers,
     read_covariates,
     read_demos,
@@ -31,6 +32,7 @@ from limiirl.cli.pages import (
     read_condition,
     read_step_columns,
     record_warnings,
+    resolve_cut,
     write_page,
 )
 from limiirl.errors import InvalidFile, InvalidParameter, SelectionInterrupted
@@ -87,6 +89,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.mixture import COVARIANCES, to_plain
 
     check_choice(covariance, "covariance", COVARIANCES)
+    number = parse_number(n_intents)
     check_exists(demos)
     check_target(out, demos, mdp, state_features, covariates)
     check_report(report, out, demos, mdp, state_features, covariates)
@@ -96,7 +99,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     get_groups(data, covariance == "cluster", "--covariance")  # raises before the fit if there are no groups
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     parameters["max_iter"] = _MAX_ITER
-    mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
+    mixture = make_mixture(number, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     groups, table = get_groups(data, by_group), read_covariates(covariates)
@@ -118,7 +121,9 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
-    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Maximum number of intents.")] = 10,
+    max_intents: Annotated[
+        int, typer.Option("--intents", "--max-intents", "-k", min=1, help="Maximum number of intents.")
+    ] = 10,
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = None,
     init: options.Init = "kmeans",
@@ -406,8 +411,9 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     if segments is not None:
         rule = f"requires a mixture written by `limiirl switch`; {mixture} has one intent per demonstration"
         raise InvalidParameter.of("segments", str(segments), rule, remedy="Omit --segments.")
-    data = read_demos(demos, columns, cut)
-    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    fitted = IntentMixture.load(mixture)
+    data = read_demos(demos, columns, resolve_cut(cut, fitted))
+    groups, known = get_groups(data, by_group), read_covariates(covariates)
     more = read_condition(demos, condition, columns)
     if more and partial:
         rule = "cannot be combined with prefixes of trajectories"
@@ -433,7 +439,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
     covariates: options.Covariates = None,
-    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
+    n_intents: options.Range = "6",
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
     resamples: Annotated[int, typer.Option(help="Number of resamples for the stability criterion; 0 for none.")] = 10,
     model: options.Model = None,
@@ -468,6 +474,9 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
     backend = options.resolve_executor(executor, workers, scheduler)
+    numbers = parse_numbers(n_intents)
+    if len(numbers) == 1:
+        numbers = list(range(1, numbers[0] + 1))
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "max_iter": _MAX_ITER, "likelihood_tol": _SELECT_TOL}
@@ -487,7 +496,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
             selection = select_intents(
                 world,
                 data,
-                range(1, max_intents + 1),
+                numbers,
                 mixture=mixture,
                 groups=get_groups(data, by_group),
                 fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
@@ -543,6 +552,8 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_report(report, mixture, demos, truth, covariates)
     ensemble = None if truth is None else RewardEnsemble.load(check_exists(truth))
+    fitted = IntentMixture.load(mixture)
+    cut = resolve_cut(cut, fitted)
     data = read_demos(demos, columns, cut) if labels is None else read_labelled(demos, labels, columns, cut)
     if not isinstance(data, Demonstrations):
         raise InvalidFile(
@@ -550,7 +561,7 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
             parameter="demos",
             value=str(demos),
         )
-    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    groups, known = get_groups(data, by_group), read_covariates(covariates)
     scores = evaluate_mixture(fitted, data, truth=ensemble, groups=groups, covariates=known)
     options.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
     write_page(context, report, fitted, data, groups, evaluation=scores, covariates=known)

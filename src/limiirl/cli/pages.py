@@ -97,6 +97,14 @@ def find_data(folder: Path, recorded: dict[str, Any] | None) -> tuple[Path | Non
     return path, ""
 
 
+def resolve_cut(cut: int | None, mixture: Any) -> int | None:
+    """Return the value of --cut, by default that of the fit, which is then printed to stderr."""
+    recorded = None if mixture.data_file_ is None else mixture.data_file_["cut"]
+    if cut is None and recorded is not None:
+        echo(f"Recordings are cut into pieces of at most {recorded} steps, as for the fit (--cut).", err=True)
+    return recorded if cut is None else cut
+
+
 def is_mixture(folder: Path) -> bool:
     """Return True if a folder contains a saved mixture."""
     return (folder / _HEADER).is_file()

@@ -65,7 +65,6 @@ from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
 from limiirl.mixture.summary import (
-    MARKS,
     MOST_PARAMETERS,
     MOST_ROWS,
     WALD_NOTE,
@@ -75,6 +74,7 @@ from limiirl.mixture.summary import (
     align_rows,
     check_suffix,
     describe_model,
+    explain_marks,
     feature_names,
     format_estimate,
     format_reward,
@@ -91,7 +91,6 @@ from limiirl.mixture.validate import check_fitted, check_irl, training_demos, tr
 
 __all__ = [
     "COVARIANCES",
-    "MARKS",
     "MOST_PARAMETERS",
     "MOST_ROWS",
     "REWARDS",
@@ -145,6 +144,7 @@ __all__ = [
     "describe_sandwich",
     "encode_parameters",
     "environment_fractions",
+    "explain_marks",
     "feature_names",
     "find_equal_pair",
     "find_indistinct_pair",

@@ -263,13 +263,7 @@ class Summary:
         elif np.any(self.status == "ok"):
             few = self.thetas.size <= MOST_PARAMETERS
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
-        for mark, meaning in MARKS.items():
-            if np.any((self.status == mark) & ~np.isfinite(self.errors)):  # otherwise the table has the error instead
-                yield f"({mark}) {meaning}"
-        contrasts = np.flatnonzero(np.any(self.status == "contrast", axis=0))
-        if contrasts.size:
-            rewards = f"{contrasts.size} rewards ({self.feature_names[contrasts[0]]}, ...)"
-            yield f"{rewards} are relative to their mean, because only their differences are identified"
+        yield from explain_marks(self.status, self.errors, self.feature_names)
         for row in self.profile:
             of = f"intent {row.intent}, {row.feature}" if self._is_mixture else row.feature
             yield f"95 % profile-likelihood interval of {of}: {row.low:.4g} to {row.high:.4g}"
@@ -514,6 +508,18 @@ def format_reward(value: float, error: float, status: str) -> tuple[str, str]:
     return f"{value:.{decimals}f}", f"± {error:.{decimals}f}"
 
 
+def explain_marks(status: NDArray[np.str_], errors: FloatArray, names: Sequence[str]) -> Iterator[str]:
+    """Yield the meaning of each mark in the printed table, for the status and the errors (K, d) of rewards."""
+    shown = np.where(np.isfinite(errors), "ok", status)[:, :MOST_ROWS]  # a reward with an error has no mark
+    for mark, meaning in MARKS.items():
+        if np.any(shown == mark):
+            yield f"({mark}) {meaning}"
+    contrasts = np.flatnonzero(np.any(status == "contrast", axis=0))
+    if contrasts.size:
+        rewards = f"{contrasts.size} rewards ({names[contrasts[0]]}, ...)"
+        yield f"{rewards} are relative to their mean, because only their differences are identified"
+
+
 WALD_NOTE = "t, p: Wald tests that a reward is 0"
 
 
@@ -657,7 +663,13 @@ class GroupWeights:
     def __str__(self) -> str:
         K = self.weights.shape[1]
         head = "  ".join(f"{f'intent {k}':<17}" for k in range(K))
-        title = f"Mixture weights by group, with {100 * self.level:g} % intervals clustered by recording:"
+        bounded = bool(np.isfinite(self.low).any())
+        rule = (
+            f"{100 * self.level:g} % intervals clustered by recording"
+            if bounded
+            else "one recording each: no intervals"
+        )
+        title = f"Mixture weights by group, {'with ' * bounded}{rule}:"
         lines = [title, "", f"{'group':>12}  demonstrations  {head}".rstrip()]
         for g in range(min(len(self.names), _SHOWN)):
             cells = "  ".join(f"{self._cell(g, k):<17}" for k in range(K))

@@ -242,9 +242,10 @@ class FittedSwitching(NoMetadataRouting):
         dynamics = self.group_dynamics(demos, groups, covariates)
         if len(self.initial_) == 1:
             raise InvalidParameter.of("n_intents", 1, "must be at least 2, so that intents can switch")
-        units = dynamics.groups
-        given = condition_of_groups(condition, units)
-        return compare_groups(dynamics.quantities, given, groups=units.names, **options)
+        units, quantities = dynamics.groups, dynamics.quantities
+        if len(self.initial_) == 2:
+            del quantities["share of steps, intent 1"]  # one share determines the other
+        return compare_groups(quantities, condition_of_groups(condition, units), groups=units.names, **options)
 
     def standard_errors(
         self,
@@ -354,12 +355,12 @@ class FittedSwitching(NoMetadataRouting):
             demos, covariates = self._training
         if demos is None:
             return summarise_switching(cast("Any", self))
+        problem, _ = self._problem_of(demos, covariates)
         trained = demos is self._training[0]
         measured = None
         if self.has_fast_errors(demos) if errors is None else errors:
             given = () if trained else (demos, covariates)
             measured = self.standard_errors(*given, covariance=covariance)
-        problem, _ = self._problem_of(demos, covariates)
         total, null = self._total(None if trained else demos, covariates)[0], null_log_likelihood(problem)
         return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured, (total, null))
 

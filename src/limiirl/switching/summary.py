@@ -15,11 +15,11 @@ from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.mixture import (
-    MARKS,
     MOST_ROWS,
     WALD_NOTE,
     align_rows,
     describe_model,
+    explain_marks,
     feature_names,
     format_estimate,
     format_reward,
@@ -243,9 +243,7 @@ class SwitchingSummary:
         yield f"± one standard error, from the {self.method}" if self.method else _NO_ERRORS
         if np.any(np.isfinite(self.t_values)):
             yield WALD_NOTE
-        for mark, meaning in MARKS.items():
-            if np.any(self.status == mark):
-                yield f"({mark}) {meaning}"
+        yield from explain_marks(self.status, self.errors, self.feature_names)
 
 
 def _percent(value: float, error: float) -> tuple[str, str]:
