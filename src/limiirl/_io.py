@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,18 @@ def write_archive(
     """
     text = json.dumps({"format": file_format.name, "version": file_format.version, **header}).encode("ascii")
     with atomic_write(path) as scratch, scratch.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
+        write_arrays(stream, {"header": np.frombuffer(text, dtype=np.uint8), **arrays})
+
+
+def write_arrays(stream: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write an npz file; arrays of objects raise ValueError.
+
+    `np.savez` of numpy 2.1 has no `allow_pickle`: it would pickle objects, and store the argument as another array.
+    """
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
 def read_archive(path: str | PathLike[str], file_format: FileFormat) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -76,8 +76,13 @@ def describe_data(
     demos: Path, out: Path, columns: str | None, cut: int | None, by_group: bool, **more: str | None
 ) -> dict[str, Any]:
     """Return the path of a file relative to the folder of a mixture, its checksum, and the options that read it."""
-    path = os.path.relpath(os.path.realpath(demos), os.path.realpath(out))
-    return {"path": path, "sha256": _sha256(demos), "columns": columns, "cut": cut, "by_group": by_group} | more
+    file = os.path.realpath(demos)
+    try:
+        path = os.path.relpath(file, os.path.realpath(out))
+    except ValueError:  # on another drive of Windows, to which no relative path leads
+        path = file
+    facts = {"path": Path(path).as_posix(), "sha256": _sha256(demos)}
+    return facts | {"columns": columns, "cut": cut, "by_group": by_group} | more
 
 
 def _sha256(path: Path) -> str:
