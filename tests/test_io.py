@@ -74,7 +74,7 @@ def test_missing_file_and_folder_are_rejected(tmp_path: Path):
 
 
 def test_files_of_another_kind_are_rejected(path: Path):
-    path.write_text("id,lat,lon\n")
+    path.write_text("id,lat,lon\n", encoding="ascii")
     with pytest.raises(InvalidFile, match="no npz signature") as caught:
         read_archive(path, FORMAT)
     assert "pickle" not in str(caught.value)
@@ -123,6 +123,14 @@ def test_missing_folder_is_the_file_name_of_the_error(tmp_path):
     with pytest.raises(FileNotFoundError) as caught, atomic_write(tmp_path / "nowhere" / "a.npz"):
         pass
     assert caught.value.filename == str(tmp_path / "nowhere")
+
+
+def test_target_that_is_a_folder_is_the_file_name_of_the_error(tmp_path):
+    (tmp_path / "a.npz").mkdir()
+    with pytest.raises(OSError, match=r"a\.npz") as caught, atomic_write(tmp_path / "a.npz"):
+        pass
+    assert caught.value.filename == str(tmp_path / "a.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
 @pytest.mark.parametrize(("value", "shown"), [(None, None), (3, 3), (["a"], ["a"]), ("a\0b", "a\0b"), (b"a", b"a")])

@@ -106,9 +106,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         scratch.chmod(0o666 & ~umask)
         scratch.replace(target)
     except OSError as error:
-        if error.filename is not None:
+        if error.filename not in (None, str(scratch)):
             raise
-        # Disk-full errors have no file name.
+        # Disk-full errors have no file name, and the name of the temporary file means nothing to a user.
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         scratch.unlink(missing_ok=True)
@@ -167,6 +167,8 @@ def read_arrays(
     `remedy` is the last sentence of error messages.
     """
     path = as_path(path)
+    if path.is_dir():  # Windows would report a missing permission
+        raise InvalidFile.at(path, f"is a folder. {remedy}")
     try:
         with path.open("rb") as stream:
             stored = np.load(stream, allow_pickle=False)
@@ -181,8 +183,6 @@ def read_arrays(
         raise
     except FileNotFoundError:
         raise MissingFile.at(path, f"does not exist. {remedy}") from None
-    except IsADirectoryError:
-        raise InvalidFile.at(path, f"is a folder. {remedy}") from None
     except MemoryError as error:  # the header of an array may claim any size
         raise InvalidFile.at(path, f"does not fit in memory ({error}). {remedy}") from None
     # OSError: a corrupted zip directory may refer to positions beyond the end of the file.

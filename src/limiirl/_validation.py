@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import math
 import os
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
@@ -195,6 +196,14 @@ def as_generator(seed: object) -> np.random.Generator:
 def available_memory() -> float:
     """Return the number of bytes of memory that this process can allocate without swapping; inf if it is unknown."""
     sizes = [math.inf]
+    if sys.platform == "win32":
+        import ctypes
+
+        # The structure MEMORYSTATUSEX: its size and the load in one number, then the total and the available memory.
+        status = (ctypes.c_uint64 * 8)(64)
+        if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+            sizes.append(float(status[2]))
+        return min(sizes)
     with contextlib.suppress(OSError, ValueError, IndexError):  # Linux
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         sizes.append(1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))

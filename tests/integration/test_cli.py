@@ -146,6 +146,39 @@ def test_fit_predict_evaluate_and_report_with_covariates(folder):
     assert read_error(done.stderr, folder)[0] == "--covariates"
 
 
+@pytest.mark.parametrize("covariance", ["robust", "cluster"])
+def test_fit_prints_the_standard_errors_of_the_covariance(folder, covariance):
+    options = (*FIT, "--covariance", covariance, "--out", "measured")
+    facts = json.loads(limiirl(folder, "fit", "walks.csv", *options, "--json").stdout)
+    demos = Demonstrations.from_file(folder / "walks.csv")
+    wanted = IntentMixture.load(folder / "measured").standard_errors(demos, covariance=covariance)
+    np.testing.assert_allclose(facts["weight_errors"], wanted.weights, rtol=1e-9)
+    assert facts["covariance"] == covariance
+    assert ("12 groups" in wanted.method) == (covariance == "cluster")
+
+
+def test_fit_refuses_covariances_before_the_fit(folder):
+    demos = Demonstrations.from_file(folder / "walks.csv").replace(groups=None)
+    demos.to_parquet(folder / "alone.parquet")
+    for path, covariance in (("walks.csv", "sandwich"), ("alone.parquet", "cluster")):
+        done = limiirl(folder, "fit", path, *FIT, "--covariance", covariance, "--out", "refused", "--json", code=2)
+        assert read_error(done.stderr, folder)[0] == "--covariance"
+        assert not (folder / "refused").exists()
+
+
+def test_select_with_covariates(folder):
+    rng = np.random.default_rng(0)
+    pd.DataFrame({"demo": [f"walk {i}" for i in range(60)], "age": rng.normal(size=60)}).to_csv(
+        folder / "ages.csv", index=False
+    )
+    options = ("--mdp", "town.npz", "--max-intents", "2", "--folds", "2", "--resamples", "0")
+    options += ("--set", "irl__max_length=7", "--covariates", "ages.csv", "--out", "aged", "--json")
+    facts = json.loads(limiirl(folder, "select", "walks.csv", *options).stdout)
+    best = IntentMixture.load(folder / "aged")
+    assert best.covariates_.columns == ("age",)
+    assert len(facts["rows"]) == 2
+
+
 def test_fit_without_an_mdp_estimates_one(folder):
     arguments = ["fit", "walks.csv", "-k", "2", "--out", "estimated", "--set", "max_iter=3"]
     command = [sys.executable, "-c", "from limiirl.cli import main; main()", *arguments]

@@ -63,6 +63,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
     covariates: options.Covariates = None,
+    covariance: options.Covariance = "observed",
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = None,
     init: options.Init = "kmeans",
@@ -84,8 +85,10 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     their coefficients are printed. With --executor or --workers, the initialisations run in parallel, which does not
     change the result.
     """
-    from limiirl.mixture import to_plain
+    from limiirl._validation import check_choice
+    from limiirl.mixture import COVARIANCES, to_plain
 
+    check_choice(covariance, "covariance", COVARIANCES)
     number = parse_number(n_intents)
     check_exists(demos)
     check_target(out, demos, mdp, state_features, covariates)
@@ -93,6 +96,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     backend = options.resolve_executor(executor, workers, scheduler)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
+    get_groups(data, covariance == "cluster", "--covariance")  # raises before the fit if there are no groups
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     parameters["max_iter"] = _MAX_ITER
     mixture = make_mixture(number, problem.irl, options.with_device(settings, device), **parameters)
@@ -104,7 +108,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     membership = mixture.membership_
     more = {} if membership is None else {"membership": to_plain(membership.to_dict())}
-    _save(mixture, out, as_json, more, "", "" if membership is None else f"\n\n{membership}")
+    after = "" if membership is None else f"\n\n{membership}"
+    _save(mixture, out, as_json, more, "", after, covariance=covariance)
     write_page(context, report, mixture, warned=warned)
 
 
@@ -350,11 +355,12 @@ def _save(
     more: dict[str, Any],
     before: str,
     after: str = "",
+    **errors: str,
 ) -> None:
-    """Save a mixture and print its summary."""
+    """Save a mixture and print its summary, with the standard errors that the options of `summary` select."""
     mixture.set_params(progress=None)
     mixture.save(out)  # save before printing, because printing fails if a pipe is closed
-    summary = mixture.summary()
+    summary = mixture.summary(**errors)
     if as_json:
         options.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
     else:
@@ -432,6 +438,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
+    covariates: options.Covariates = None,
     n_intents: options.Range = "6",
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
     resamples: Annotated[int, typer.Option(help="Number of resamples for the stability criterion; 0 for none.")] = 10,
@@ -454,15 +461,15 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Select the number of intents by cross-validation.
 
-    Also prints BIC, stability and other criteria. If there are many demonstrations, or with --executor or --workers,
-    the fits run in parallel, which does not change the result. Ctrl-C ends the comparison, prints the numbers of
-    intents that are complete, and writes --plot and --out.
+    Also prints BIC, stability and other criteria. With --covariates, the mixture weights depend on covariates. If
+    there are many demonstrations, or with --executor or --workers, the fits run in parallel, which does not change the
+    result. Ctrl-C ends the comparison, prints the numbers of intents that are complete, and writes --plot and --out.
     """
     from limiirl import select_intents
 
     check_exists(demos)
-    check_target(out, demos, mdp, state_features)
-    check_report(report, out, demos, mdp, state_features)
+    check_target(out, demos, mdp, state_features, covariates)
+    check_report(report, out, demos, mdp, state_features, covariates)
     check_file(plot, demos, mdp, option="plot")
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
@@ -493,6 +500,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
                 mixture=mixture,
                 groups=get_groups(data, by_group),
                 fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
+                covariates=read_covariates(covariates),
                 folds=folds,
                 resamples=resamples,
                 seed=seed,

@@ -80,6 +80,10 @@ StepCovariates = Annotated[
         metavar="COLUMN,...", help="Columns on which the probabilities of switching depend; replaces --switching."
     ),
 ]
+Covariance = Annotated[
+    str,
+    typer.Option(help="Standard errors: observed (information), robust, or cluster (robust, clustered by group)."),
+]
 Condition = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Compare groups by this column, such as their treatment."),

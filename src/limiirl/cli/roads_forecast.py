@@ -111,10 +111,10 @@ def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[s
     for (path, p), route in zip(example.routes, facts["routes"], strict=True):
         streets = ", ".join(list_street_names(roads, path)[:3])
         yield f"  route       {p:.1%}: {route['km']:.1f} km to the destination" + (f" via {streets}" if streets else "")
-    streets = Counter[str]()  # several segments may be on one street
+    by_street = Counter[str]()  # several segments may be on one street
     for segment, p in zip(example.destinations.tolist(), example.probability.tolist(), strict=True):
-        streets[describe_street(roads, segment)] += p
-    for street, p in streets.most_common(_MOST_DESTINATIONS):
+        by_street[describe_street(roads, segment)] += p
+    for street, p in by_street.most_common(_MOST_DESTINATIONS):
         yield f"  destination {p:.1%}: {street}"
 
 

@@ -224,7 +224,7 @@ def _score(mdp: MDP, demos: Demonstrations, model: Any, ridges: tuple[float, ...
     values = np.zeros(len(ridges))
     for held_out in np.unique(fold):
         train, test = demos[fold != held_out], demos[fold == held_out]
-        log_start = float(np.log(mdp.p0[test.start_states]).sum())
+        log_start = float(mdp.log_p0[test.start_states].sum())
         theta: FloatArray | None = None
         for i, ridge in enumerate(ridges):
             starts = None if theta is None else theta[None]

@@ -202,7 +202,8 @@ def _parse_text(distinct: NDArray[np.str_], times: NDArray[Any]) -> NDArray[Any]
         valid = not pa.types.is_floating(kind) or pc.all(pc.is_finite(parsed)).as_py()
         return np.asarray(parsed.to_numpy(zero_copy_only=False)) if valid else None
 
-    kinds = [pa.int64(), pa.float64(), *(pa.timestamp(unit, zone) for unit in ("ns", "us") for zone in (None, "UTC"))]
+    # Microseconds first: outside the years 1678 to 2261, nanoseconds overflow, in pyarrow 20 without an error.
+    kinds = [pa.int64(), pa.float64(), *(pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC"))]
     for kind in kinds:
         parsed = parse(distinct, kind)
         if parsed is not None:

@@ -251,8 +251,8 @@ class Summary:
             yield "assigned", [(str(count), "") for count in self.counts]
         columns = (self.thetas, self.errors, self.status, *((self.t_values, self.p_values) if tested else ()))
         for j in rank_features(self.thetas, self.errors):
-            cells = zip(*(column[:, j] for column in columns), strict=True)
-            yield self.feature_names[j], [format_estimate(*cell) for cell in cells]
+            by_intent = zip(*(column[:, j] for column in columns), strict=True)
+            yield self.feature_names[j], [format_estimate(*cell) for cell in by_intent]
 
     def _notes(self) -> Iterator[str]:
         if np.any(np.isfinite(self.errors)):

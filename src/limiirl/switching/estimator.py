@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._validation import check_choice, check_count, check_positive
-from limiirl.demos import Covariates, Demonstrations, Groups
+from limiirl.demos import Covariates, Demonstrations, Groups, resolve_environments
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter
 from limiirl.irl import MaxCausalEnt
 from limiirl.irl import validate as irl_checks
@@ -153,13 +153,19 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(
-        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, covariates: Any = None
+        self,
+        mdp: Any,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
     ) -> SwitchingMixture:
         """Learn the rewards of the intents, and when they switch.
 
         Parameters
         ----------
-        mdp : MDP
+        mdp : MDP, or list or mapping of pairs (MDP, Demonstrations)
+            Pairs are environments with the same intents; see `combine_environments`. `demos` is omitted then.
         demos : Demonstrations
         groups : (N,), optional
             Group of each demonstration, such as an animal. All groups share the parameters. Standard errors are
@@ -174,6 +180,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         SwitchingMixture
             This estimator.
         """
+        mdp, demos = resolve_environments(mdp, demos)
         settings = self._settings()
         demos = validate.check_demos(demos, mdp)
         irl_checks.mdp(mdp)

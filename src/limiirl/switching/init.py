@@ -15,7 +15,13 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import OptionalMembers
 from limiirl.kernels.switching import ChainCounts
-from limiirl.mixture import IntentMixture, as_responsibilities, kmeans
+from limiirl.mixture import (
+    IntentMixture,
+    as_responsibilities,
+    centre_by_environment,
+    environment_fractions,
+    kmeans,
+)
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.transitions import Logits
 
@@ -83,6 +89,9 @@ class SwitchingStarts:
         features = self.problem.emissions.features()
         sizes = np.asarray(counts.sum(axis=1)).ravel()
         points = np.asarray(counts @ features) / sizes[:, None]
+        fractions = environment_fractions(self.problem.emissions)
+        if fractions is not None:
+            points = centre_by_environment(points, np.asarray(counts @ fractions) / sizes[:, None])
         with one_thread():
             if len(points) <= _MOST_WINDOWS:
                 return kmeans(points, self.n_intents, rng, n_starts)

@@ -131,6 +131,7 @@ class SwitchingProblem:
         self.model, self.mdp, self.demos = check_model(model), mdp, demos
         self.decisions = DistinctDecisions.of(mdp, demos)
         anywhere = mdp.replace(p0=np.full(mdp.n_states, 1.0 / mdp.n_states))
+        self._log_start = anywhere.log_p0[self.decisions.demos.start_states]
         self.emissions: FitProblem = make_problem(model, anywhere, self.decisions.demos)
         regulariser = self.emissions.regulariser
         if regulariser is not None:  # the penalty is per step
@@ -154,7 +155,7 @@ class SwitchingProblem:
 
     def log_emission(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (m, K) of the distinct decisions, given their states."""
-        log_q = self.decisions.log_outcome - math.log(self.mdp.n_states)
+        log_q = self.decisions.log_outcome + self._log_start
         return irl_checks.check_log_prob(self.emissions.log_prob(thetas) - log_q[:, None])
 
     def chain(self, parameters: Parameters) -> Chain:

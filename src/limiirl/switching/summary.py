@@ -236,8 +236,8 @@ class SwitchingSummary:
             yield f"towards it: {name}", [format_estimate(x, error, "ok", t, p) for x, error, t, p in tests]
         columns = (self.thetas, self.errors, self.status, self.t_values, self.p_values)
         for j in rank_features(self.thetas, self.errors):
-            cells = zip(*(column[:, j] for column in columns), strict=True)
-            yield self.feature_names[j], [format_estimate(*cell) for cell in cells]
+            by_intent = zip(*(column[:, j] for column in columns), strict=True)
+            yield self.feature_names[j], [format_estimate(*cell) for cell in by_intent]
 
     def _notes(self) -> Iterator[str]:
         yield f"± one standard error, from the {self.method}" if self.method else _NO_ERRORS

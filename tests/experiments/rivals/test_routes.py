@@ -1,5 +1,7 @@
 """Route choice with published splits: attributes, scores and settings, on simulated trips."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -74,7 +76,28 @@ def test_link_size_uses_the_fixed_parameters(splits, monkeypatch):
     assert wide.score(splits[0].train) > plain.score(splits[0].train)
 
 
-def test_notes_have_the_bic_unless_a_ridge_applies(splits):
-    plain, ridge = (fit_routes(setting, splits[0]) for setting in (RouteSetting(), RouteSetting(("turns",), RIDGE)))
-    assert routes.describe(plain, splits[0].train) == f"K = 1, 3 features, BIC {plain.bic():.1f}"
-    assert "BIC" not in routes.describe(ridge, splits[0].train)
+def test_figures_describe_the_fit(splits):
+    plain, wide = (fit_routes(setting, splits[0]) for setting in (RouteSetting(), RouteSetting(("turns",), RIDGE)))
+    figures = routes.summarise_fit(plain, splits[0].train)
+    np.testing.assert_allclose(figures["BIC"], plain.bic(), rtol=1e-12)
+    assert figures["converged"] == 1.0
+    assert figures["evaluations"] == sum(entry.n_evaluations for entry in plain.history_)
+    assert "BIC" not in routes.summarise_fit(wide, splits[0].train)
+    assert routes.describe(plain) == "K = 1, 3 features"
+
+
+@pytest.mark.slow
+def test_acceleration_converges_in_fewer_evaluations_and_not_at_a_lower_likelihood(splits):
+    setting = RouteSetting(ridge={"*": 1e-4}, n_intents=2)
+    fast, plain = (fit_routes(s, splits[0]) for s in (setting, replace(setting, accelerate=False, max_iter=1000)))
+    assert fast.converged_
+    assert fast.objective_ > plain.objective_ - 1e-6
+    count = [sum(entry.n_evaluations for entry in fit.history_) for fit in (fast, plain)]
+    assert count[0] < count[1]
+
+
+def test_chosen_settings_of_shanghai_are_candidates():
+    for size, name in routes.SHANGHAI_CHOSEN.items():
+        assert name in routes.SHANGHAI_CANDIDATES[size]
+    two = routes.SHANGHAI_CANDIDATES[1000]["constants per turn, 2 intents, ridge 3e-4"]
+    assert (two.n_intents, two.shared, two.ridge["turn ?*"]) == (2, ("turn ?*",), 3e-4)

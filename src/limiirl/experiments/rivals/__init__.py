@@ -19,7 +19,7 @@ from limiirl.experiments.rivals.run import (
 )
 from limiirl.experiments.rivals.swirl import GRIDWORLD, LABYRINTH, MICE
 
-RIVAL_PARTS = {part.name: part for part in (LABYRINTH, GRIDWORLD, MICE, BORLANGE, BORLANGE_SAMPLE, SHANGHAI)}
+RIVAL_PARTS = {part.name: part for part in (LABYRINTH, GRIDWORLD, MICE, BORLANGE, BORLANGE_SAMPLE, *SHANGHAI)}
 """Parts of the comparison by name."""
 
 __all__ = [

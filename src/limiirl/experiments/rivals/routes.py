@@ -7,11 +7,11 @@ the training trips of the first split, are in `BORLANGE_CANDIDATES` and `SHANGHA
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from limiirl.forecast import Forecaster
 from limiirl.irl import DestinationMaxEnt, link_size
 from limiirl.mdp import (
     MDP,
-    RewardEnsemble,
     add_edge_features,
     add_goal_features,
     distance_to_goal,
@@ -38,6 +37,11 @@ _N_FOLDS = 3
 # Test trips per split in Borlänge, which the published log-likelihoods are totals of.
 _TRIPS = 366
 _ALL_TRIPS = 1832
+# Maximum number of features for which BIC is reported; more features require a strong ridge.
+_MOST_FEATURES = 20
+# Ridge of several intents in Borlänge. Without it, some rewards are infinite, such as that of U-turns for an intent
+# whose trips have none.
+_WEAK_RIDGE = 1e-4
 # Parameters of travel time, left turn, link and U-turn for the link size: the published ones, rounded.
 _FIXED = (-2.5, -1.0, -0.4, -4.5)
 
@@ -68,12 +72,17 @@ class RouteSetting:
     n_intents : int
     shared : tuple of str
         Patterns of the features whose rewards are equal for all intents.
+    accelerate : bool
+        Whether EM alternates with quasi-Newton searches.
+    max_iter : int
     """
 
     attributes: tuple[str, ...] = ()
     ridge: Mapping[str, float] = field(default_factory=dict)
     n_intents: int = 1
     shared: tuple[str, ...] = ()
+    accelerate: bool = True
+    max_iter: int = 100
 
 
 def _add_distance(mdp: MDP, demos: Demonstrations) -> MDP:
@@ -114,16 +123,14 @@ def fit_routes(setting: RouteSetting, split: Split) -> IntentMixture:
         mdp = ATTRIBUTES[name](mdp, Demonstrations.concat([split.train, split.test]))
     model = DestinationMaxEnt(bounds=None, ridge=dict(setting.ridge) or 0.0)
     shared = list(setting.shared) or None
-    init: str | RewardEnsemble = "kmeans"
-    if setting.n_intents == 1:
-        # Complete the search before EM, whose M-steps are truncated. The log-likelihood of one intent is concave, so
-        # that constants may start at 0, and other rewards at the maximum without constants.
-        everyone, start = np.ones((len(split.train), 1)), None
-        if (added := mdp.n_features - split.mdp.n_features) > 0:
-            start = DestinationMaxEnt(bounds=None).fit_many(split.mdp, split.train, everyone)
-            start = np.pad(start, [(0, 0), (0, added)])
-        init = RewardEnsemble(np.ones(1), model.fit_many(mdp, split.train, everyone, start))
-    mixture = IntentMixture(setting.n_intents, model, init=init, shared=shared, accelerate=True, random_state=0)
+    mixture = IntentMixture(
+        setting.n_intents,
+        model,
+        shared=shared,
+        accelerate=setting.accelerate,
+        max_iter=setting.max_iter,
+        random_state=0,
+    )
     return mixture.fit(mdp, split.train)
 
 
@@ -135,7 +142,8 @@ def score_total(
     mixture = fit_routes(setting, split)
     total, size = mixture.score(split.test) * len(split.test), len(split.test) / trips
     train = mixture.score(split.train) * trips
-    return Score(np.array([total]), np.array([size]), train, note=describe(mixture, split.train))
+    figures = {} if select else summarise_fit(mixture, split.train)
+    return Score(np.array([total]), np.array([size]), train, note=describe(mixture), figures=figures)
 
 
 def score_paths(setting: RouteSetting, data: Sequence[Split], number: int, *, select: bool = False) -> Score:
@@ -150,20 +158,22 @@ def score_paths(setting: RouteSetting, data: Sequence[Split], number: int, *, se
     if not select:
         routes = Forecaster(mixture, split.train).predict_routes(test.start_states, test.last_states)
         figures = route_accuracy(test, routes)._asdict()
-    note = describe(mixture, split.train)
-    return Score(sums, sizes, mixture.score(split.train), note=note, figures=figures)
+    return Score(sums, sizes, mixture.score(split.train), note=describe(mixture), figures=figures)
 
 
-def describe(mixture: IntentMixture, demos: Demonstrations) -> str:
-    """Return the number of intents and features, the BIC, and whether the fit converged."""
+def describe(mixture: IntentMixture) -> str:
+    """Return the number of intents and features, and whether the fit converged."""
     converged = "" if mixture.converged_ else ", not converged"
-    bic = f", BIC {mixture.bic(demos):.1f}" if not np.any(_ridges(mixture)) else ""
-    return f"K = {mixture.n_intents}, {mixture.thetas_.shape[1]} features{bic}{converged}"
+    return f"K = {mixture.n_intents}, {mixture.thetas_.shape[1]} features{converged}"
 
 
-def _ridges(mixture: IntentMixture) -> list[float]:
-    ridge = mixture.irl_.ridge
-    return list(ridge.values()) if isinstance(ridge, Mapping) else [ridge]
+def summarise_fit(mixture: IntentMixture, demos: Demonstrations) -> dict[str, float]:
+    """Return the numbers of iterations and evaluations of EM, whether it converged, and BIC for few features."""
+    figures = {"converged": float(mixture.converged_), "iterations": float(mixture.n_iter_)}
+    figures["evaluations"] = float(sum(entry.n_evaluations for entry in mixture.history_))
+    if mixture.thetas_.shape[1] <= _MOST_FEATURES:
+        figures["BIC"] = mixture.bic(demos)
+    return figures
 
 
 # Borlänge.
@@ -211,7 +221,7 @@ def _borlange() -> RivalPart:
         _OURS: BORLANGE_CANDIDATES[BORLANGE_CHOSEN],
         "limiirl: four attributes": RouteSetting(),
         "limiirl: log out-degree": RouteSetting(("next links",)),
-        "limiirl: log out-degree, 2 intents": RouteSetting(("next links",), n_intents=2),
+        "limiirl: log out-degree, 2 intents": RouteSetting(("next links",), {"*": _WEAK_RIDGE}, n_intents=2),
         "limiirl: log out-degree, link size": RouteSetting(("next links", "link size")),
     }
     return RivalPart(
@@ -239,10 +249,14 @@ def _borlange() -> RivalPart:
 
 
 def _borlange_sample() -> RivalPart:
-    names = {1: "limiirl: {}", 2: "limiirl: {}, 2 intents", 3: "limiirl: {}, 3 intents"}
-    settings = {name.format("four attributes"): RouteSetting(n_intents=K) for K, name in names.items()}
-    degree = "log out-degree"
-    settings |= {name.format(degree): RouteSetting(("next links",), n_intents=K) for K, name in names.items()}
+    settings: dict[str, RouteSetting] = {}
+    for attributes, names in (("four attributes", ()), ("log out-degree", ("next links",))):
+        settings[f"limiirl: {attributes}"] = RouteSetting(names)
+        settings |= {
+            f"limiirl: {attributes}, {K} intents": RouteSetting(names, {"*": _WEAK_RIDGE}, K) for K in range(2, 7)
+        }
+    plain = replace(settings["limiirl: four attributes, 2 intents"], accelerate=False, max_iter=1000)
+    settings["limiirl: four attributes, 2 intents, plain EM"] = plain
     settings["limiirl: four attributes, link size"] = RouteSetting(("link size",))
     settings["limiirl: log out-degree, link size"] = RouteSetting(("next links", "link size"))
     return RivalPart(
@@ -253,7 +267,7 @@ def _borlange_sample() -> RivalPart:
         "sample",
         read_all_trips,
         {name: partial(score_total, setting, trips=_ALL_TRIPS) for name, setting in settings.items()},
-        "limiirl: log out-degree, 2 intents",
+        "limiirl: log out-degree, 6 intents",
         published=(
             Published("recursive logit", -6303.9, "Fosgerau, Frejinger and Karlström (2013), rounded"),
             Published("nested recursive logit", -6187.9, "Mai, Fosgerau and Frejinger (2015), from memory"),
@@ -269,63 +283,94 @@ def _borlange_sample() -> RivalPart:
 # Shanghai.
 
 
-def read_shanghai(folder: Path) -> list[Split]:
-    """Read the folds of Zhao and Liang (2023) with 10,000 training paths."""
-    data = [load_shanghai(folder, fold=fold) for fold in range(5)]
+def read_shanghai(folder: Path, size: Literal[100, 1000, 10000] = 10000) -> list[Split]:
+    """Read the folds of Zhao and Liang (2023) with a number of training paths."""
+    data = [load_shanghai(folder, fold=fold, size=size) for fold in range(5)]
     return [Split(fold.mdp, fold.demos[~fold.test], fold.demos[fold.test]) for fold in data if fold.test is not None]
 
 
-SHANGHAI_CANDIDATES: Mapping[str, RouteSetting] = MappingProxyType(
+def _format_ridge(ridge: float) -> str:
+    mantissa, exponent = f"{ridge:.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _list_candidates(ridges: Sequence[float]) -> Mapping[str, RouteSetting]:
+    """Return settings with penalised constants: one per turn, also with two intents, or one per link and turn."""
+    each = {"turn": _per_turn, "turn, 2 intents": partial(_per_turn, n_intents=2), "link and turn": _per_link_and_turn}
+    return MappingProxyType(
+        {f"constants per {name}, ridge {_format_ridge(r)}": make(r) for name, make in each.items() for r in ridges}
+    )
+
+
+SHANGHAI_CANDIDATES: Mapping[int, Mapping[str, RouteSetting]] = MappingProxyType(
     {
-        "constants per turn, ridge 1e-3": _per_turn(1e-3),
-        "constants per turn, ridge 3e-4": _per_turn(3e-4),
-        "constants per turn, ridge 1e-4": _per_turn(1e-4),
-        "constants per link and turn, ridge 3e-4": _per_link_and_turn(3e-4),
+        100: _list_candidates((3e-2, 1e-2, 3e-3, 1e-3)),
+        1000: _list_candidates((3e-3, 1e-3, 3e-4)),
+        10000: _list_candidates((1e-3, 3e-4, 1e-4)),
     }
 )
-"""Settings that were compared by cross-validation over the training paths of the first fold."""
-SHANGHAI_CHOSEN = "constants per turn, ridge 3e-4"
+"""Settings that were compared by cross-validation over the training paths of the first fold, by their number."""
+SHANGHAI_CHOSEN: Mapping[int, str] = MappingProxyType(
+    {
+        100: "constants per turn, ridge 1e-2",
+        1000: "constants per turn, ridge 1e-3",
+        10000: "constants per turn, ridge 3e-4",
+    }
+)
 
 
-def _shanghai() -> RivalPart:
+def _shanghai(size: Literal[100, 1000, 10000]) -> RivalPart:
+    candidates, chosen = SHANGHAI_CANDIDATES[size], SHANGHAI_CHOSEN[size]
+    turns = candidates[chosen]
+    ridge = turns.ridge["turn ?*"]
     settings = {
-        _OURS: SHANGHAI_CANDIDATES[SHANGHAI_CHOSEN],
+        _OURS: turns,
         "limiirl: length": RouteSetting(("length only",)),
         "limiirl: ten features": RouteSetting(),
         "limiirl: log out-degree": RouteSetting(("next links",)),
         "limiirl: log out-degree, constants per link": RouteSetting(
-            ("next links", "links"), {"link ?*": 1e-4, "*": 0.0}
+            ("next links", "links"), {"link ?*": ridge, "*": 0.0}
         ),
+        "limiirl: log out-degree, constants per link and turn": _per_link_and_turn(ridge),
+        "limiirl: log out-degree, constants per turn, 2 intents": _per_turn(ridge, 2),
+        "limiirl: log out-degree, distance to the goal": RouteSetting(("next links", "distance")),
     }
-    released = "released checkpoint, fold 0 only (`shanghai_taxi_rcm/cv/README.md` of the data)"
+    if size == 10000:
+        released = "released checkpoint, fold 0 only (`shanghai_taxi_rcm/cv/README.md` of the data)"
+        figures = {"edit": 0.2292, "bleu": 0.7262, "exact": 0.434}
+        published: tuple[Published, ...] = (Published("RCM-BC", -4.8965, released, figures=figures),)
+    else:
+        published = ()
     return RivalPart(
-        "shanghai",
-        "Taxi routes in Shanghai",
-        "24,468 paths on 714 links, the authors' five folds with 10,000 training paths each. Edit: smallest edit "
+        "shanghai" if size == 10000 else f"shanghai-{size}",
+        f"Taxi routes in Shanghai, {size:,} training paths",
+        f"24,468 paths on 714 links, the authors' five folds with {size:,} training paths each. Edit: smallest edit "
         "distance of the predicted route to an observed route with the same ends, divided by the observed length; "
         "BLEU-4 with all observed routes as references; exact: fraction of routes that are predicted exactly.",
         "shanghai_taxi_rcm",
         "path",
-        read_shanghai,
+        partial(read_shanghai, size=size),
         {name: partial(score_paths, setting) for name, setting in settings.items()},
         _OURS,
         n_splits=5,
-        published=(Published("RCM-BC", -4.8965, released, figures={"edit": 0.2292, "bleu": 0.7262, "exact": 0.434}),),
-        goals=(
-            Goal("log-probability of RCM-BC", -4.8965),
-            Goal("edit distance of RCM-BC", 0.2292, "edit", below=True),
-            Goal("BLEU of RCM-BC", 0.7262, "bleu"),
-            Goal("exact routes of RCM-BC", 0.434, "exact"),
-            Goal("fold 0: log-probability of limiirl 0.1", -3.411, split=0),
-            Goal("fold 0: edit distance of limiirl 0.1", 0.1889, "edit", below=True, split=0),
-            Goal("fold 0: BLEU of limiirl 0.1", 0.761, "bleu", split=0),
-            Goal("fold 0: exact routes of limiirl 0.1", 0.484, "exact", split=0),
-        ),
-        candidates={name: partial(score_paths, s, select=True) for name, s in SHANGHAI_CANDIDATES.items()},
-        chosen=SHANGHAI_CHOSEN,
+        published=published,
+        goals=_SHANGHAI_GOALS if size == 10000 else (),
+        candidates={name: partial(score_paths, s, select=True) for name, s in candidates.items()},
+        chosen=chosen,
         n_folds=_N_FOLDS,
         paired="destination",
     )
 
 
-BORLANGE, BORLANGE_SAMPLE, SHANGHAI = _borlange(), _borlange_sample(), _shanghai()
+_SHANGHAI_GOALS = (
+    Goal("log-probability of RCM-BC", -4.8965),
+    Goal("edit distance of RCM-BC", 0.2292, "edit", below=True),
+    Goal("BLEU of RCM-BC", 0.7262, "bleu"),
+    Goal("exact routes of RCM-BC", 0.434, "exact"),
+    Goal("fold 0: log-probability of limiirl 0.1", -3.411, split=0),
+    Goal("fold 0: edit distance of limiirl 0.1", 0.1889, "edit", below=True, split=0),
+    Goal("fold 0: BLEU of limiirl 0.1", 0.761, "bleu", split=0),
+    Goal("fold 0: exact routes of limiirl 0.1", 0.484, "exact", split=0),
+)
+BORLANGE, BORLANGE_SAMPLE = _borlange(), _borlange_sample()
+SHANGHAI = tuple(_shanghai(size) for size in (100, 1000, 10000))

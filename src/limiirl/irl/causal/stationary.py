@@ -192,8 +192,9 @@ _FEW_FACTORS = 10_000
 # Largest number of products in a Hessian, d^2 P, for which Newton's method is used. For the mouse data (d = 128,
 # P = 878), a Hessian costs as much as ten gradients, and a fit of two intents takes a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
-# Number of stored solutions of the soft Bellman equation: two per intent, for up to 16 intents.
-_MOST_SOLVED = 32
+# Number of stored solutions of the soft Bellman equation, two per intent for up to 16 intents by default; and the
+# memory that more of them may take (256 MiB).
+_MOST_SOLVED, _SOLVED_BYTES = 32, 2**28
 # An action is tied with the best action if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
 
@@ -345,13 +346,28 @@ class SolvedRewards(NamedTuple):
 class SoftBellmanSolver(StationarySolver):
     """Solver for soft values with Newton's method. At discount 1, every state must reach a terminal state.
 
-    The last `_MOST_SOLVED` solutions are stored, because EM needs the soft values of the same theta in the E-step, in
-    the evaluation at the start of the M-step, and for its Hessian.
+    The last solutions are stored, because EM needs the soft values of the same theta in the E-step, in the evaluation
+    at the start of the M-step, and for its Hessian.
     """
 
     def __init__(self, pairs: StateActions, beta: float) -> None:
         super().__init__(pairs, beta)
         self._solved: dict[bytes, SolvedRewards] = {}
+        self._most_solved = _MOST_SOLVED
+
+    def store(self, n: int) -> None:
+        """Store the last `n` solutions, as far as memory allows, or the default number if that is larger."""
+        if not self._has_few_factors:
+            return
+        mdp, symbolic = self.pairs.mdp, self.pairs.symbolic
+        size = 8 * (3 * (mdp.n_states + mdp.n_pairs) + symbolic.n_values)
+        self._most_solved = max(_MOST_SOLVED, min(n, _SOLVED_BYTES // size))
+        self._drop()
+
+    def _drop(self) -> None:
+        """Delete the least recently used solutions, which are the first."""
+        for key in list(self._solved)[: max(0, len(self._solved) - self._most_solved)]:
+            del self._solved[key]
 
     @property
     def _has_few_factors(self) -> bool:
@@ -434,10 +450,8 @@ class SoftBellmanSolver(StationarySolver):
                 guess = r_state[:, columns[:1]] if start is None else (r_state[:, start[0]] + start[1].norm)[:, None]
                 results = self._solve_columns(r_state[:, columns], r_pair[:, columns], np.ascontiguousarray(guess))
                 solved |= {keys[k]: result for k, result in zip(columns, results, strict=True)}
-        # The least recently used entries are the first.
         self._solved |= {key: solved[key] for key in dict.fromkeys(keys)}
-        for key in list(self._solved)[: max(0, len(self._solved) - _MOST_SOLVED)]:
-            del self._solved[key]
+        self._drop()
         return [solved[key] for key in keys]
 
     def _solve_columns(self, r_state: FloatArray, r_pair: FloatArray, guess: FloatArray) -> list[SolvedRewards]:

@@ -138,9 +138,9 @@ class DestinationLikelihood:
         self.domains = [feasible_domain(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
-        # Approximate second derivatives: variances of F under the assumption that steps are independent.
-        steps = self._weights.T @ np.maximum(1.0, trips.observed.demos.lengths - 1.0)
-        squares = self._weights.T @ trips.features**2 / steps[:, None]
+        # Approximate second derivatives: a bound on the sums of squares of features along a path, that is, on the
+        # variances of F if steps are independent.
+        squares = (self._weights.T @ np.abs(trips.features)) * values.mdp.feature_sizes
         self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + self.ridge
         self._by_pair = np.zeros((trips.starts.size, weights.shape[1]))
         np.add.at(self._by_pair, trips.pair, self._weights)

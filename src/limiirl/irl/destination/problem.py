@@ -23,7 +23,7 @@ from limiirl.irl.destination.likelihood import (
     make_feasible,
 )
 from limiirl.irl.destination.path_sums import GoalValues
-from limiirl.irl.optim import SOLVERS, Box, CuttingPlanes
+from limiirl.irl.optim import SOLVERS, Box, CuttingPlanes, minimise_lbfgs, minimise_scaled
 from limiirl.irl.problem import FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
@@ -181,18 +181,25 @@ class DestinationProblem(FitProblem):
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(self.feature_scale, np.abs(objective.mean_features))
-        many = starts.shape[1] > _FEW_FEATURES
-        solver = SOLVERS[("lbfgs" if many else "bfgs") if self.model.solver == "auto" else self.model.solver]
+        name, many = self.model.solver, starts.shape[1] > _FEW_FEATURES
+        name = ("lbfgs" if many else "bfgs") if name == "auto" else name
+
+        def solve(part: DestinationLikelihood, mine: slice) -> list[FitResult]:
+            args = part, starts[mine], self.regulariser.box
+            if name != "lbfgs":  # the other solvers use second derivatives
+                return SOLVERS[name](*args, tol[mine], max_evaluations)
+            scale = np.sqrt(np.mean(part.scale, axis=0))
+            return minimise_scaled(minimise_lbfgs, *args, tol[mine] / scale, max_evaluations, scale)
 
         def one(k: int) -> FitResult:
             alone = DestinationLikelihood(
                 self.values, self.trips, weights[:, k : k + 1], ridge[k : k + 1], domains[k : k + 1]
             )
-            return solver(alone, starts[k : k + 1], self.regulariser.box, tol[k : k + 1], max_evaluations)[0]
+            return solve(alone, slice(k, k + 1))[0]
 
         threads = min(len(each), int(numba.get_num_threads()))
         if self.values.batched:
-            results = solver(objective, starts, self.regulariser.box, tol, max_evaluations)
+            results = solve(objective, slice(None))
         elif threads == 1:
             results = [one(k) for k in each]
         else:

@@ -182,6 +182,7 @@ def select_intents(
     mixture: IntentMixture | None = ...,
     groups: ArrayLike | None = ...,
     fold_groups: ArrayLike | None = ...,
+    covariates: Any = ...,
     folds: int = ...,
     resamples: int = ...,
     seed: Any = ...,
@@ -206,6 +207,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     mixture: Any = None,
     groups: ArrayLike | None = None,
     fold_groups: ArrayLike | None = None,
+    covariates: Any = None,
     folds: int = 5,
     resamples: int = 10,
     seed: Any = None,
@@ -233,13 +235,16 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     mixture : IntentMixture or SwitchingMixture, optional
         Template for all other parameters except `progress` and `verbose`. `max_length=None` is resolved from all
         demonstrations, so that the model is the same in every fold. For a `SwitchingMixture` the result is that of
-        `select_switching`, whose `ridges`, `switching_ridges`, `gammas`, `covariates`, `outer_folds` and `n_errors` are
-        also accepted.
+        `select_switching`, whose `ridges`, `switching_ridges`, `gammas`, `outer_folds` and `n_errors` are also
+        accepted.
     groups : (N,), optional
         Group of each demonstration, as for `IntentMixture.fit`. No group is split between folds.
     fold_groups : (N,), optional
         Groups of demonstrations that are held out together, for example the parts of one recording. Demonstrations of a
         group may differ in intent. Standard errors are clustered by these groups.
+    covariates : array, data frame, pyarrow Table or mapping of columns, optional
+        Covariates of the mixture weights, as for `IntentMixture.fit`, or of the steps, as for `SwitchingMixture.fit`.
+        Held-out demonstrations are scored with the weights that their covariates predict.
     folds : int
         Number of cross-validation folds; 0 disables cross-validation.
     resamples : int
@@ -267,12 +272,12 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     check_progress(progress)
     if isinstance(mixture, SelectsIntents):
         given = {"irl": irl, "groups": groups if fold_groups is None else fold_groups, "folds": folds, "seed": seed}
-        common = {"verbose": verbose, "progress": progress, "executor": executor}
+        common = {"covariates": covariates, "verbose": verbose, "progress": progress, "executor": executor}
         return mixture.select(mdp, demos, n_intents, **given, **common, **options)
     if options:
         name = next(iter(options))
         raise InvalidParameter.of(name, options[name], "requires mixture=SwitchingMixture(...)")
-    problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, seed, fold_groups)
+    problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, seed, fold_groups, covariates)
     numbers = check_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     total, done = len(numbers) * (1 + folds + resamples) + 1, 0

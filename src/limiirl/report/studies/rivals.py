@@ -95,7 +95,8 @@ def _numbers(row: RivalRow, ours: str, figures: Sequence[str], *, with_accuracy:
     if with_accuracy:
         yield Cell.number(row.accuracy, _DIGITS)
     for name in figures:
-        yield Cell.number(row.figures.get(name), _DIGITS)
+        value = row.figures.get(name)
+        yield Cell.number(value, 0 if value is not None and value == round(value) else _DIGITS)
     yield Cell.number(row.seconds, 1)
 
 
