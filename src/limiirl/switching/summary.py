@@ -15,15 +15,16 @@ from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.mixture import (
-    MOST_ROWS,
     WALD_NOTE,
     align_rows,
     describe_model,
+    describe_remainder,
     explain_marks,
     feature_names,
     format_estimate,
     format_reward,
     free_parameters,
+    rank_features,
     table_blocks,
     table_rows_html,
     to_plain,
@@ -187,9 +188,7 @@ class SwitchingSummary:
         rows = list(self._rows())
         for intents in table_blocks(rows):
             lines += ["", *align_rows(rows, intents)]
-        left = len(self.feature_names) - MOST_ROWS
-        if left > 0:
-            lines.append(f"  ... {left} more features in to_dict()")
+        lines += describe_remainder(self.thetas)
         return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
 
     __repr__ = __str__
@@ -236,14 +235,15 @@ class SwitchingSummary:
             tests = zip(values, errors, *wald_statistics(values, errors), strict=True)
             yield f"towards it: {name}", [format_estimate(x, error, "ok", t, p) for x, error, t, p in tests]
         columns = (self.thetas, self.errors, self.status, self.t_values, self.p_values)
-        for j, name in enumerate(self.feature_names[:MOST_ROWS]):
-            yield name, [format_estimate(*cell) for cell in zip(*(column[:, j] for column in columns), strict=True)]
+        for j in rank_features(self.thetas, self.errors):
+            by_intent = zip(*(column[:, j] for column in columns), strict=True)
+            yield self.feature_names[j], [format_estimate(*cell) for cell in by_intent]
 
     def _notes(self) -> Iterator[str]:
         yield f"± one standard error, from the {self.method}" if self.method else _NO_ERRORS
         if np.any(np.isfinite(self.t_values)):
             yield WALD_NOTE
-        yield from explain_marks(self.status, self.errors, self.feature_names)
+        yield from explain_marks(self.status, self.thetas, self.errors, self.feature_names)
 
 
 def _percent(value: float, error: float) -> tuple[str, str]:
