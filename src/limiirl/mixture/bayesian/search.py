@@ -21,7 +21,7 @@ _PROPOSALS, _IMPROVED, _SWEEPS = 10, 2, 4
 # Maximum number of cubature nodes of the mergers that are computed at once, if there are several.
 _NODES = 600
 # Number of trials towards the posteriors of merged and of split intents.
-_TRIALS = 10
+_TRIALS = 6
 # Sweeps of a proposal end when the gain is below this many nats.
 _LITTLE = 1e-2
 # Bounds within this many nats count as tied; the posterior with fewer intents is then preferred.

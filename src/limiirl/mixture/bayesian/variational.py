@@ -104,7 +104,7 @@ def _gamma_divergence(a: float, b: float, shape: float, rate: float) -> float:
 # Smaller intents are removed, which changes the bound by less than its rounding error.
 _EMPTY = 1e-12
 # Maximum numbers of trials for initial intents, and per sweep.
-_FIRST_TRIALS, _TRIALS = 20, 2
+_FIRST_TRIALS, _TRIALS = 8, 4
 
 
 @dataclass(frozen=True, eq=False)
