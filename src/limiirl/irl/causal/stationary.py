@@ -190,7 +190,7 @@ _FEW_FACTORS = 10_000
 # Largest number of products in a Hessian, d^2 P, for which Newton's method is used. For the mouse data (d = 128,
 # P = 878), a Hessian costs as much as ten gradients, and a fit of two intents takes a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
-# Number of stored solutions of the soft Bellman equation, two per intent for up to 16 intents by default; and the memory
+# Default number of stored solutions of the soft Bellman equation, two per intent for up to 16 intents; and the memory
 # that more of them may take (256 MiB).
 _MOST_SOLVED, _SOLVED_BYTES = 32, 2**28
 # An action is tied with the best action if their Q-values differ by at most this fraction of the largest value.

@@ -1,20 +1,26 @@
 """Gaussian posteriors of rewards, in coordinates u in which the prior is N(0, I) (normal scores).
 
-Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns r_j of R (ADR 0011),
+Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns a_j of A = R Q, where Q
+is orthogonal,
 
-    E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6,  u ~ N(m, R R').
+    E f = f(m) + sum_j (f(m + c a_j) - 2 f(m) + f(m - c a_j)) / (2 c^2),  u ~ N(m, R R').
 
-The nodes also yield the mean gradient and curvature of a Newton step towards the optimal Gaussian.
+Up to 16 rewards, Q = I and c^2 = 3, which is also exact for the fourth powers of coordinates (ADR 0011). With more
+rewards, c^2 = d: the weights are nonnegative and the nodes are as far from the mean as samples are; Q is a cosine
+transform, because at this distance single rewards would be extreme (ADR 0040). The nodes also yield the mean gradient
+and curvature of a Newton step towards the optimal Gaussian.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import dct
 from scipy.special import ndtr, ndtri
 
 from limiirl._typing import FloatArray, IndexArray
@@ -172,7 +178,8 @@ def _by_differences(
     return np.where(finite, values[:, 0], np.inf), np.where(finite[:, None], gradients, 0.0)
 
 
-_REACH = np.sqrt(3.0)
+# Number of rewards up to which nodes are near the mean, along the columns of R.
+_FEW = 16
 # Lower bound on the posterior precision; the likelihood may not be concave. A posterior is at most twice as wide as the
 # prior.
 _LEAST_PRECISION = 0.25
@@ -184,9 +191,9 @@ _PEAK_EVALUATIONS, _PEAK_TOL = 3000, 1.0
 _BLOCK = 4_000_000
 # Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
-# Initial radius of the trust region, as a change in log-variance and as a number of standard deviations of the mean, and
-# its limit after the first rejected trial. The radius grows by a factor if the realised gain exceeds the first fraction
-# of the predicted gain, and is halved below the second.
+# Initial radius of the trust region, as a change in log-variance and as a number of standard deviations of the mean; its
+# limit after the first rejected trial is the same. The radius grows by a factor if the realised gain exceeds the first
+# fraction of the predicted gain, and is halved below the second.
 _RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
 # Limits on the fraction to which a rejected step is shortened.
 _FRACTIONS = (0.05, 0.9)
@@ -212,9 +219,15 @@ class RewardPosterior:
         return np.asarray(0.5 * (squares - self.mean.shape[1]) - np.linalg.slogdet(self.root)[1])
 
     @property
+    def axes(self) -> FloatArray:
+        """The axes (K, d, d) of the cubature nodes, which are the columns of R Q."""
+        d = self.mean.shape[1]
+        return self.root if d <= _FEW else np.asarray(self.root @ dct(np.eye(d), norm="ortho"))
+
+    @property
     def nodes(self) -> FloatArray:
         """Cubature nodes (K, 2 d + 1, d): the mean, then both directions along each axis."""
-        axes = _REACH * np.swapaxes(self.root, 1, 2)
+        axes = node_distance(self.mean.shape[1]) * np.swapaxes(self.axes, 1, 2)
         offsets = np.concatenate([np.zeros((len(self), 1, self.mean.shape[1])), axes, -axes], axis=1)
         return np.asarray(self.mean[:, None, :] + offsets)
 
@@ -242,9 +255,15 @@ class RewardPosterior:
         return cls(mean, np.tile(_FIRST_WIDTH * np.eye(mean.shape[1]), (len(mean), 1, 1)))
 
 
+def node_distance(d: int) -> float:
+    """Return the distance c of the nodes from the mean, in standard deviations."""
+    return math.sqrt(3.0 if d <= _FEW else d)
+
+
 def node_weights(d: int) -> FloatArray:
-    """Return the weights (2 d + 1,) of the nodes, which sum to 1; the first is negative for d > 3."""
-    return np.concatenate([[1.0 - d / 3.0], np.full(2 * d, 1.0 / 6.0)])
+    """Return the weights (2 d + 1,) of the nodes, which sum to 1; the first is negative for 3 < d <= 16."""
+    square = node_distance(d) ** 2
+    return np.concatenate([[1.0 - d / square], np.full(2 * d, 0.5 / square)])
 
 
 def expected_log_prob(problem: FitProblem, prior: RewardPrior, rewards: RewardPosterior) -> FloatArray:
@@ -423,8 +442,8 @@ def _measure(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, which: ND
     losses = np.where(finite, np.where(finite[:, None], values, 0.0) @ weights + rewards.divergence, np.inf)
     mean_gradients = np.einsum("knd,n->kd", gradients, weights) + rewards.mean
     # Stein's lemma: E[u_j df/du] is the mean curvature times axis j.
-    along = np.swapaxes(gradients[:, 1 : 1 + d] - gradients[:, 1 + d :], 1, 2) / (2.0 * _REACH)
-    curvature = along @ np.linalg.inv(rewards.root)
+    along = np.swapaxes(gradients[:, 1 : 1 + d] - gradients[:, 1 + d :], 1, 2) / (2.0 * node_distance(d))
+    curvature = along @ np.linalg.inv(rewards.axes)
     precision = np.eye(d) + 0.5 * (curvature + np.swapaxes(curvature, 1, 2))
     points = zip(rewards.mean, rewards.root, losses.tolist(), mean_gradients, precision, strict=True)
     return [_Point(*point) for point in points]
