@@ -332,7 +332,7 @@ class SoftBellmanSolver(StationarySolver):
     def __init__(self, pairs: StateActions, beta: float) -> None:
         super().__init__(pairs, beta)
         self._solved: dict[bytes, SolvedRewards] = {}
-        self._most_solved = _MOST_SOLVED
+        self._n_stored = 0
 
     def store(self, n: int) -> None:
         """Store the last `n` solutions, as far as memory allows, or the default number if that is larger."""
@@ -340,12 +340,12 @@ class SoftBellmanSolver(StationarySolver):
             return
         mdp, symbolic = self.pairs.mdp, self.pairs.symbolic
         size = 8 * (3 * (mdp.n_states + mdp.n_pairs) + symbolic.n_values)
-        self._most_solved = max(_MOST_SOLVED, min(n, _SOLVED_BYTES // size))
+        self._n_stored = min(n, _SOLVED_BYTES // size)
         self._drop()
 
     def _drop(self) -> None:
         """Delete the least recently used solutions, which are the first."""
-        for key in list(self._solved)[: max(0, len(self._solved) - self._most_solved)]:
+        for key in list(self._solved)[: max(0, len(self._solved) - max(self._n_stored, _MOST_SOLVED))]:
             del self._solved[key]
 
     @property

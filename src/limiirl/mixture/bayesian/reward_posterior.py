@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,11 +123,22 @@ def _sum_loss(problem: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
 
     def total(thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
         n = len(which)
-        parts = [evaluate(thetas[block], which[block]) for block in blocks(problem, n)]
+        parts = [evaluate(thetas[block], which[block]) for block in _blocks_of_columns(problem, which)]
         values, gradients = (np.concatenate([part[i] for part in parts])[:n] for i in (0, 1))
         return values * counts[which], gradients * counts[which, None]
 
     return total
+
+
+def _blocks_of_columns(problem: FitProblem, which: IndexArray) -> list[IndexArray]:
+    """Return blocks of indices of columns `which` (J,); many reward vectors of a column have blocks of their own.
+
+    They are similar, and solvers start from the solution for the first reward vector of a block.
+    """
+    first = np.concatenate([[0], np.flatnonzero(np.diff(which)) + 1, [len(which)]])
+    if problem.compiles_per_batch or len(which) < _COLUMNS * (len(first) - 1):
+        return blocks(problem, len(which))
+    return [lo + block for lo, hi in pairwise(first.tolist()) for block in blocks(problem, hi - lo)]
 
 
 def log_probs(problem: FitProblem, thetas: FloatArray) -> FloatArray:
@@ -191,9 +203,9 @@ _PEAK_EVALUATIONS, _PEAK_TOL = 3000, 1.0
 _BLOCK = 4_000_000
 # Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
-# Initial radius of the trust region, as a change in log-variance and as a number of standard deviations of the mean; its
-# limit after the first rejected trial is the same. The radius grows by a factor if the realised gain exceeds the first
-# fraction of the predicted gain, and is halved below the second.
+# Initial radius of the trust region, and its limit after the first rejected trial. It applies to changes in
+# log-variance, and to changes in the mean in standard deviations. The radius grows by a factor if the realised gain
+# exceeds the first fraction of the predicted gain, and is halved below the second.
 _RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
 # Limits on the fraction to which a rejected step is shortened.
 _FRACTIONS = (0.05, 0.9)
