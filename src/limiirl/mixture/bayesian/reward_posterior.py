@@ -203,10 +203,12 @@ _PEAK_EVALUATIONS, _PEAK_TOL = 3000, 1.0
 _BLOCK = 4_000_000
 # Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
-# Initial radius of the trust region, and its limit after the first rejected trial. It applies to changes in
+# Initial radius of the trust region, and its limit while a rejected trial is remembered. It applies to changes in
 # log-variance, and to changes in the mean in standard deviations. The radius grows by a factor if the realised gain
 # exceeds the first fraction of the predicted gain, and is halved below the second.
 _RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
+# Number of accepted trials after which a rejected trial is forgotten, because it is too far from the point.
+_MEMORY = 3
 # Limits on the fraction to which a rejected step is shortened.
 _FRACTIONS = (0.05, 0.9)
 
@@ -337,7 +339,7 @@ class _Search:
     def __init__(self, point: _Point) -> None:
         self.point, self.radius = point, _RADIUS
         self.rejected: _Point | None = None
-        self.failures = 0
+        self.failures = self.age = 0
         self.converged = False
         self._aim()
 
@@ -367,7 +369,8 @@ class _Search:
         log_variance = np.log(np.sum((self.dual.T @ trial.root) ** 2, axis=1))
         precision = np.einsum("ij,ij->j", self.axes, trial.precision @ self.axes)
         narrower = log_variance + np.log(np.maximum(precision, self.least))
-        growth = _interpolate(log_variance, self.growth, -narrower)
+        # Only a posterior that becomes wider may reach steep directions.
+        growth = np.where(self.growth > 0.0, _interpolate(log_variance, self.growth, -narrower), self.growth)
         moved, slope = self.dual.T @ (trial.mean - self.point.mean), self.axes.T @ trial.gradient
         shift = _interpolate(moved, self.shift, -slope / self.curvature)
         changed = not (np.array_equal(growth, self.growth) and np.array_equal(shift, self.shift))
@@ -392,10 +395,12 @@ class _Search:
         if gain > 0.0:
             self.converged = gain < _GAIN
             if gain > _GOOD * predicted:
-                self.radius = _WIDEN * self.radius if self.rejected is None else min(_WIDEN * self.radius, _RADIUS)
+                self.radius = min(_WIDEN * self.radius, np.inf if self.rejected is None else _RADIUS)
             elif gain < _POOR * predicted:
                 self.radius *= 0.5
-            self.point, self.failures = trial, 0
+            self.point, self.failures, self.age = trial, 0, self.age + 1
+            if self.age > _MEMORY:
+                self.rejected = None
             self._aim()
             return
         self.failures += 1
@@ -403,7 +408,7 @@ class _Search:
         if not np.isfinite(trial.loss):
             self.radius *= 0.5
         else:
-            self.rejected = trial
+            self.rejected, self.age = trial, 0
             if not self._avoid(trial):
                 self.shift, self.growth = 0.5 * self.shift, 0.5 * self.growth
         self._clip()
