@@ -85,7 +85,7 @@ class LogitObjective:
 
     def __init__(self, design: Design, counts: ChainCounts, ridge: float) -> None:
         self.design, self.counts, self.ridge = design, counts, ridge
-        self.K = len(counts.initial)
+        self.K = len(counts.transitions)
         self.total = float(counts.transitions.sum())
         self.off = ~np.eye(self.K, dtype=bool)
         self.scale = np.ones(self.K * (self.K - 1) + self.K * design.n_columns)
