@@ -137,7 +137,7 @@ class SwitchingStarts:
         B = fitted.logits_.B
         same = fitted.logits_.B.shape[1] == m
         logits = Logits(fitted.logits_.A, B if same else np.zeros((self.n_intents, m)))
-        design, first = self.problem.first, fitted.initial_logits_
+        design, first = self.problem.first, getattr(fitted, "initial_logits_", None)
         if design is None or (first is not None and first.shape[1] != design.X.shape[1]):
             first = None if design is None else design.constant(fitted.initial_)
         elif first is None:
