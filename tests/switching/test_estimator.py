@@ -162,9 +162,9 @@ class TestFirstIntent:
         table = {"demo": np.arange(len(demos)), "age": age}
         sw = self.mixture().fit(mdp, demos, covariates=table)
         towards = int(np.argmax(sw.thetas_[:, 0]))  # intent 1 of the simulation avoids action 1
-        slope = sw.initial_logits_[1, 1] / age.std() * (1 if towards == 1 else -1)
+        coefficient = sw.initial_logits_[1, 1] / age.std() * (1 if towards == 1 else -1)
         error = sw.standard_errors().initial_logits[1, 1] / age.std()
-        assert abs(slope - 0.8) < 3.0 * error
+        assert abs(coefficient - 0.8) < 3.0 * error
         assert error < 0.3
         assert sw.n_free_ == self.mixture(initial="constant").fit(mdp, demos).n_free_ + 1
         best = sw.score(demos, table)
@@ -196,7 +196,7 @@ class TestFirstIntent:
         np.testing.assert_array_equal(again.predict_proba(demos, table), sw.predict_proba(demos, table))
         assert again.initial == "covariates"
         start = self.mixture(init=again, max_iter=0, switching_ridge=1.0).fit(mdp, demos, covariates=table)
-        np.testing.assert_allclose(start.initial_logits_, sw.initial_logits_)
+        np.testing.assert_allclose(start.initial_logits_, sw.initial_logits_, rtol=1e-12)
         template = SwitchingMixture(2, MaxCausalEnt(ridge=1e-6), initial="covariates", random_state=0)
         selection = select_switching(mdp, demos, [2], mixture=template, covariates=table, folds=2)
         assert np.isfinite(selection.rows[0].held_out)

@@ -141,8 +141,8 @@ class Covariates(NamedTuple):
         n = _count_rows(given)
         key = next((name for name in _KEYS if name in (column_names(given) or ())), None)
         if key is not None and n not in (demos.n_transitions, demos.n_steps):
-            rows = _match_rows(given[key], key, _labels(key, demos, Groups.for_demos(None, demos)))
-            return cls.read(given, like, np.repeat(rows, demos.lengths - 1), "decision")
+            of_demos = _match_rows(given[key], key, _labels(key, demos, Groups.for_demos(None, demos)))
+            return cls.read(given, like, np.repeat(of_demos, demos.lengths - 1), "decision")
         if n not in (demos.n_transitions, demos.n_steps):
             per_state = f"or {demos.n_steps}, one per state of the demonstrations"
             rule = f"must have {demos.n_transitions} rows, one per decision, {per_state}"

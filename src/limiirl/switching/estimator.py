@@ -23,7 +23,7 @@ from limiirl.switching import io
 from limiirl.switching.em import EM, SwitchingState, compare_restarts, mean_transition, occupancy
 from limiirl.switching.inference import FittedSwitching
 from limiirl.switching.init import SwitchingStarts, check_init, is_random
-from limiirl.switching.problem import SwitchingProblem, check_model, unused_covariates
+from limiirl.switching.problem import SwitchingProblem, check_model, refuse_covariates
 from limiirl.switching.transitions import CONSTANT, COVARIATES, HOMOGENEOUS, KINDS, STATE, transition_table
 
 if TYPE_CHECKING:
@@ -235,8 +235,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
 
     def _check_covariates(self, demos: Demonstrations, covariates: Any) -> Covariates | None:
         if COVARIATES not in (self.switching, self.initial):
-            if covariates is not None:
-                raise unused_covariates(covariates)
+            refuse_covariates(covariates)
             return None
         return Covariates.for_steps(covariates, demos)
 

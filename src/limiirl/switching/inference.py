@@ -28,7 +28,7 @@ from limiirl.switching.dynamics import (
     stationary_shares,
 )
 from limiirl.switching.information import SwitchingErrors, switching_errors
-from limiirl.switching.problem import Parameters, SwitchingProblem, unused_covariates
+from limiirl.switching.problem import Parameters, SwitchingProblem, refuse_covariates
 from limiirl.switching.summary import SwitchingSummary, null_log_likelihood, summarise_switching
 from limiirl.switching.transitions import COVARIATES, Logits, transition_table
 
@@ -544,8 +544,8 @@ class FittedSwitching(NoMetadataRouting):
         scaled = None
         if self.covariates_ is not None:
             scaled = self.covariates_.standardise(Covariates.for_steps(covariates, demos, self.covariates_).values)
-        elif covariates is not None:
-            raise unused_covariates(covariates)
+        else:
+            refuse_covariates(covariates)
         return SwitchingProblem(self.irl_, self.mdp_, demos, self.switching, scaled, self.initial), self._parameters
 
     def _viterbi(self, problem: SwitchingProblem, parameters: Parameters) -> NDArray[np.int64]:

@@ -118,10 +118,11 @@ def check_model(model: Any) -> Any:
     return model
 
 
-def unused_covariates(covariates: object) -> InvalidParameter:
-    """Return the error for covariates on which neither the first intent nor the switches depend."""
-    rule = "requires switching='covariates' or initial='covariates'"
-    return InvalidParameter.of("covariates", type(covariates).__name__, rule)
+def refuse_covariates(covariates: object) -> None:
+    """Raise if there are covariates, but neither the first intent nor the switches depend on them."""
+    if covariates is not None:
+        rule = "requires switching='covariates' or initial='covariates'"
+        raise InvalidParameter.of("covariates", type(covariates).__name__, rule)
 
 
 class SwitchingProblem:
