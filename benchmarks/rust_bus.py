@@ -72,7 +72,7 @@ def estimate_transitions(frame: Any) -> tuple[Any, float]:
 def fit_groups(frames: dict[str, Any]) -> None:
     """Print the log-likelihood of all buses, and of each group with replacements."""
     print("data, group, decisions, replacements, log-likelihood of decisions, and with transitions")
-    model = MaxCausalEnt(max_length=np.inf, bounds=None)
+    model = MaxCausalEnt(max_length=np.inf, bounds=None, ridge=0.0)
     for name, frame in frames.items():
         for group in ("all", *sorted(frame["group"].unique())):
             part = frame if group == "all" else frame[frame["group"] == group]
@@ -103,7 +103,7 @@ def main() -> None:
     theirs, first, other = measure(fit_econirl, repeats)
     bins, replaced = frame["mileage_bin"].to_numpy(), frame["replaced"].to_numpy()
     mdp, demos = make_problem(theirs.transition_tensor_, bins, replaced)
-    model = MaxCausalEnt(max_length=np.inf, bounds=None)
+    model = MaxCausalEnt(max_length=np.inf, bounds=None, ridge=0.0)
     theta, first_own, other_own = measure(lambda: model.fit(mdp, demos), repeats)
     own = float(np.log(model.policy(mdp, theta)[bins, replaced]).sum())
     print(f"{bins.size} decisions in {N_BINS} mileage bins, discount {GAMMA}")

@@ -1,5 +1,6 @@
 """Route choice in Shanghai: a penalised constant per turn, on the authors' first fold."""
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,3 +40,11 @@ def test_two_intents_share_the_constants(shared_data: Callable[[str], Path]) -> 
     assert two.converged_
     assert two.objective_ > one.objective_
     assert np.ptp(two.thetas_[:, 10:], axis=0).max() == 0.0
+
+
+@pytest.mark.slow
+def test_a_neural_reward_improves_on_the_linear_one(shared_data: Callable[[str], Path]) -> None:
+    pytest.importorskip("jax", reason="the example of neural rewards requires JAX")
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "neural_rewards.py"))
+    linear, network = example["main"](str(shared_data("shanghai_taxi_rcm")), 0, 1000, 50)
+    assert network > linear + 0.05

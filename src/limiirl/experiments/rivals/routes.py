@@ -304,7 +304,7 @@ def _list_candidates(ridges: Sequence[float]) -> Mapping[str, RouteSetting]:
 
 SHANGHAI_CANDIDATES: Mapping[int, Mapping[str, RouteSetting]] = MappingProxyType(
     {
-        100: _list_candidates((3e-2, 1e-2, 3e-3, 1e-3)),
+        100: _list_candidates((3e-1, 1e-1, 3e-2, 1e-2)),
         1000: _list_candidates((3e-3, 1e-3, 3e-4)),
         10000: _list_candidates((1e-3, 3e-4, 1e-4)),
     }
@@ -312,7 +312,7 @@ SHANGHAI_CANDIDATES: Mapping[int, Mapping[str, RouteSetting]] = MappingProxyType
 """Settings that were compared by cross-validation over the training paths of the first fold, by their number."""
 SHANGHAI_CHOSEN: Mapping[int, str] = MappingProxyType(
     {
-        100: "constants per turn, ridge 1e-2",
+        100: "constants per link and turn, ridge 1e-1",
         1000: "constants per turn, ridge 1e-3",
         10000: "constants per turn, ridge 3e-4",
     }
@@ -321,10 +321,9 @@ SHANGHAI_CHOSEN: Mapping[int, str] = MappingProxyType(
 
 def _shanghai(size: Literal[100, 1000, 10000]) -> RivalPart:
     candidates, chosen = SHANGHAI_CANDIDATES[size], SHANGHAI_CHOSEN[size]
-    turns = candidates[chosen]
-    ridge = turns.ridge["turn ?*"]
+    ridge = candidates[chosen].ridge["turn ?*"]
     settings = {
-        _OURS: turns,
+        _OURS: _per_turn(ridge),
         "limiirl: length": RouteSetting(("length only",)),
         "limiirl: ten features": RouteSetting(),
         "limiirl: log out-degree": RouteSetting(("next links",)),
@@ -351,7 +350,7 @@ def _shanghai(size: Literal[100, 1000, 10000]) -> RivalPart:
         "path",
         partial(read_shanghai, size=size),
         {name: partial(score_paths, setting) for name, setting in settings.items()},
-        _OURS,
+        next(name for name, setting in settings.items() if setting == candidates[chosen]),
         n_splits=5,
         published=published,
         goals=_SHANGHAI_GOALS if size == 10000 else (),
