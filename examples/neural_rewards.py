@@ -23,7 +23,7 @@ from limiirl.mdp import MDP, add_edge_features, next_choices
 
 jax.config.update("jax_enable_x64", True)
 HIDDEN = 24
-DECAYS = (1e-1, 1e-2, 1e-3)
+DECAYS = (1e-2, 1e-3, 1e-4)
 STEPS = 400
 
 

@@ -305,7 +305,7 @@ def _list_candidates(ridges: Sequence[float]) -> Mapping[str, RouteSetting]:
 SHANGHAI_CANDIDATES: Mapping[int, Mapping[str, RouteSetting]] = MappingProxyType(
     {
         100: _list_candidates((3e-1, 1e-1, 3e-2, 1e-2)),
-        1000: _list_candidates((3e-3, 1e-3, 3e-4)),
+        1000: _list_candidates((1e-2, 3e-3, 1e-3, 3e-4)),
         10000: _list_candidates((1e-3, 3e-4, 1e-4)),
     }
 )
