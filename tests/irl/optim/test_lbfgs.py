@@ -278,7 +278,7 @@ class TestNoDeadlocks:
 
 
 class Barrier:
-    """Ill-conditioned quadratic with a logarithmic barrier, outside of which it is infinite, like a partition function."""
+    """Ill-conditioned quadratic with a logarithmic barrier; infinite outside, like a partition function."""
 
     batched = False
     curvature = np.logspace(0.0, 3.0, 20)

@@ -313,7 +313,7 @@ SHANGHAI_CANDIDATES: Mapping[int, Mapping[str, RouteSetting]] = MappingProxyType
 SHANGHAI_CHOSEN: Mapping[int, str] = MappingProxyType(
     {
         100: "constants per link and turn, ridge 1e-1",
-        1000: "constants per turn, ridge 1e-3",
+        1000: "constants per turn, 2 intents, ridge 3e-3",
         10000: "constants per turn, ridge 3e-4",
     }
 )
