@@ -396,9 +396,9 @@ def variation(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix (d, d) of feature differences between paths, and the scale (d,) of each feature.
 
-    With a mask `columns`, d is the number of its features. Paths between the pairs (m,) of starts and goals are compared
-    for a subset of the goals; see `subsample_goals`. If paths differ in a direction only for other goals, the direction
-    is reported as null.
+    With a mask `columns`, d is the number of its features. Paths between the pairs (m,) of starts and goals are
+    compared for a subset of the goals; see `subsample_goals`. If paths differ in a direction only for other goals, the
+    direction is reported as null.
     """
     columns = np.ones(mdp.n_features, dtype=bool) if columns is None else columns
     d = np.count_nonzero(columns)
