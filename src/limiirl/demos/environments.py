@@ -111,9 +111,9 @@ def combine_environments(environments: Any) -> tuple[MDP, Demonstrations]:
 
 def resolve_environments(mdp: Any, demos: Any) -> tuple[Any, Any]:
     """Return the first two arguments of `fit`, with a list or mapping of pairs replaced by its union."""
-    if demos is not None:
+    if demos is not None or mdp is None:
         return mdp, demos
-    if mdp is None or isinstance(mdp, MDP):
+    if isinstance(mdp, MDP):
         message = (
             "demos is required. Pass demonstrations, or a list of pairs (MDP, Demonstrations) as the only argument."
         )
