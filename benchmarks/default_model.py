@@ -117,9 +117,10 @@ def mice(gamma: float) -> Sample:
 
 def shanghai() -> Sample:
     """Taxi trips between known origins and destinations."""
-    demos = shanghai_data.paths()
+    data = shanghai_data.read()
+    demos = data.demos
     chosen = np.random.default_rng(0).permutation(len(demos))[: 2 * N_TRIPS]
-    return Sample(shanghai_data.network(), demos[chosen[:N_TRIPS]], demos[chosen[N_TRIPS:]], 3)
+    return Sample(data.mdp, demos[chosen[:N_TRIPS]], demos[chosen[N_TRIPS:]], 3)
 
 
 def borlange() -> Sample:

@@ -82,7 +82,7 @@ def large(rng: np.random.Generator) -> None:
     ]
     demos = Demonstrations.concat(paths)
     begun, cpu = time.perf_counter(), time.process_time()
-    mix = IntentMixture(2, model, accelerate=True, random_state=0).fit(mdp, demos)
+    mix = IntentMixture(2, model, accelerate=True, max_evaluations=10, random_state=0).fit(mdp, demos)
     wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
     print(
         f"  two intents, 1,000 paths, accelerated: {wall:.0f} s ({cpu:.0f} s of CPU), {mix.n_iter_} iterations, "

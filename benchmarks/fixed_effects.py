@@ -4,7 +4,6 @@ Run as `python -m benchmarks.fixed_effects [EVALUATIONS]` from the root of a che
 limits the evaluations with BFGS, which stores a matrix of 1,747 x 1,747 (default 20).
 """
 
-import gzip
 import sys
 import time
 import warnings
@@ -13,7 +12,7 @@ import numpy as np
 
 from benchmarks import shanghai_data as data
 from benchmarks.measure import describe_machine
-from limiirl import MDP, Demonstrations, DestinationMaxEnt
+from limiirl import DestinationMaxEnt
 from limiirl.errors import LimiirlWarning
 from limiirl.irl import make_problem
 from limiirl.mdp import add_edge_features, edge_constants
@@ -21,25 +20,13 @@ from limiirl.mdp import add_edge_features, edge_constants
 RIDGE = {"turn *": 1e-4}
 
 
-def read_fold(name: str) -> Demonstrations:
-    """Return the paths of a file of the authors' folds, such as "train_CV0_size10000"."""
-    with gzip.open(data.FOLDER / "cv" / f"{name}.csv.gz", "rt", encoding="utf-8") as file:
-        rows = [line.strip().split(",") for line in file]
-    column = rows[0].index("path")
-    return Demonstrations.from_lists([[int(link) for link in row[column].split("_")] for row in rows[1:]])
-
-
-def network() -> MDP:
-    """Return the network with its ten features and one constant per turn."""
-    mdp = data.network()
-    return add_edge_features(mdp, edge_constants(mdp, name="turn"))
-
-
 def main() -> None:
     """Print the time of a fit, and the time per evaluation of both solvers."""
     limit = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     print(describe_machine())
-    mdp, train, test = network(), read_fold("train_CV0_size10000"), read_fold("test_CV0")
+    fold = data.read(0)
+    mdp = add_edge_features(fold.mdp, edge_constants(fold.mdp, name="turn"))
+    train, test = fold.demos[~fold.test], fold.demos[fold.test]
     warnings.simplefilter("ignore", LimiirlWarning)
     model = DestinationMaxEnt(bounds=None, ridge=RIDGE)
     wall, cpu = time.perf_counter(), time.process_time()

@@ -1,5 +1,7 @@
 """Route prediction for taxis in Shanghai given both ends: 5-fold cross-validation with one or more intents.
 
+The folds are random and not those of the authors, which `limiirl reproduce rivals --part shanghai` uses.
+
 Run as `python -m benchmarks.shanghai` from the root of a checkout with the shared data. Finished folds are read from
 `docs/results/shanghai/fold_N.json` and not run again. `--tables` only writes the tables from the finished folds.
 """
@@ -139,7 +141,7 @@ def run_fold(fold: int, report: Callable[[str], None] = print) -> None:
     """Run the missing methods of a fold, and write each result immediately."""
     file = OUT / f"fold_{fold}.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    mdp, demos = data.network(), data.paths()
+    mdp, demos = data.read().mdp, data.read().demos
     mine = data.folds(len(demos)) == fold
     others = np.random.default_rng(fold).permutation(np.flatnonzero(~mine))
     train, judge = demos[others[:N_TRAIN]], demos[others[N_TRAIN : N_TRAIN + N_JUDGE]]

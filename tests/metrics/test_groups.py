@@ -162,9 +162,9 @@ class TestPlot:
         figure = self.comparison.plot()
         assert len(figure.axes) == 2
         points = figure.axes[0].lines[0], figure.axes[0].lines[2]
-        np.testing.assert_allclose(points[0].get_ydata(), [0.8, 0.9])
-        np.testing.assert_allclose(points[1].get_ydata(), [0.1, 0.2, 0.3])
-        np.testing.assert_allclose(figure.axes[1].lines[1].get_ydata(), [2.0, 2.0])
+        np.testing.assert_allclose(points[0].get_ydata(), [0.8, 0.9], rtol=1e-12)
+        np.testing.assert_allclose(points[1].get_ydata(), [0.1, 0.2, 0.3], rtol=1e-12)
+        np.testing.assert_allclose(figure.axes[1].lines[1].get_ydata(), [2.0, 2.0], rtol=1e-12)
         assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["a", "b"]
         p = next(row.p_corrected for row in self.comparison.rows if row.quantity == "dwell")
         assert f"{p:.2g}" in figure.axes[1].get_title()

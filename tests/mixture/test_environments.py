@@ -120,7 +120,7 @@ class TestInitialisation:
         mdp, demos = ll.combine_environments(worlds[0])
         groups = np.concatenate([np.zeros(30), np.repeat([0.0, 1.0], [30, 10])])
         problem = ll.irl.make_problem(ll.MaxEnt(max_length=20), mdp, demos, groups)
-        np.testing.assert_allclose(environment_fractions(problem), [[0.5, 0.5], [0.0, 1.0]])
+        np.testing.assert_allclose(environment_fractions(problem), [[0.5, 0.5], [0.0, 1.0]], rtol=1e-12)
 
     def test_one_environment(self, worlds):
         mdp, demos = worlds[0]["a"]

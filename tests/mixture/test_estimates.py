@@ -298,6 +298,21 @@ def test_groups_with_the_same_data_have_the_common_rewards():
     np.testing.assert_allclose(estimates, np.tile(mix.thetas_, (2, 1, 1)), rtol=0.0, atol=1e-4)
 
 
+def test_shared_rewards_are_not_estimated_per_group():
+    demos, animal = draw_animals(0.2, 4, 200)
+    irl = MaxEnt(6, bounds=(-4, 4), gtol=1e-10)
+    mix = IntentMixture(1, irl, resp_tol=1e-9).fit(WALK, demos)
+    units = Groups.from_labels(animal, len(demos))
+    args = mix._data(None, None), mix.weights_, mix.thetas_, units, np.ones((800, 1))
+    estimates = group_rewards(*args, shared=np.array([False, True]))[:, 0]
+    assert np.all(np.isnan(estimates[:, 1]))
+    low, high = mix.thetas_[0, [1, 1]] + np.array([-1e-6, 1e-6])
+    fixed = MaxEnt(6, bounds=[(-4, 4), (low, high)], gtol=1e-10)
+    own = [fixed.fit(WALK, demos[animal == i])[0] for i in range(4)]
+    np.testing.assert_allclose(estimates[:, 0], own, rtol=0.0, atol=0.02)
+    assert np.abs(estimates[:, 0] - group_rewards(*args)[:, 0, 0]).max() > 0.01
+
+
 def test_groups_are_compared_by_mean_posteriors_and_rewards():
     demos, animal = draw_animals(1.2)
     condition = np.where(animal >= 5, "late", "early")

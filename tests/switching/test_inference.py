@@ -18,7 +18,7 @@ KINDS = ("homogeneous", "state", "covariates")
 def fix_parameters(problem, **options):
     """A mixture whose fitted parameters are those of the problem: EM without iterations."""
     K = len(problem.initial)
-    options = {"irl": MaxCausalEnt(), "max_iter": 0} | options
+    options = {"irl": MaxCausalEnt(), "max_iter": 0} | problem.options | options
     mixture = SwitchingMixture(K, options.pop("irl"), problem.kind, problem.start(), **options)
     return mixture.fit(problem.mdp, problem.demos, covariates=problem.covariates)
 
@@ -27,13 +27,14 @@ def cases():
     for kind in KINDS:
         for recorded in ("all", "some", "none"):
             for K, seed in ((2, 0), (3, 1)):
-                yield pytest.param((kind, recorded, K, seed), id=f"{kind}-{recorded}-{K}")
+                yield pytest.param((kind, recorded, K, seed, "constant"), id=f"{kind}-{recorded}-{K}")
+        yield pytest.param((kind, "some", 3, 2, "covariates"), id=f"{kind}-first-by-covariates")
 
 
 @pytest.fixture(params=list(cases()))
 def problem(request):
-    kind, recorded, K, seed = request.param
-    return random_problem(seed, kind, K, recorded)
+    kind, recorded, K, seed, initial = request.param
+    return random_problem(seed, kind, K, recorded, initial=initial)
 
 
 def test_likelihood_equals_the_sum_over_sequences(problem):

@@ -362,12 +362,12 @@ def _save(
     more: dict[str, Any],
     before: str,
     after: str = "",
-    **errors: str,
+    **options_of_summary: Any,
 ) -> None:
-    """Save a mixture and print its summary, with the standard errors that the options of `summary` select."""
+    """Save a mixture and print its summary."""
     mixture.set_params(progress=None)
     mixture.save(out)  # save before printing, because printing fails if a pipe is closed
-    summary = mixture.summary(**errors)
+    summary = mixture.summary(**options_of_summary)
     if as_json:
         options.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
     else:

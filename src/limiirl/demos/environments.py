@@ -77,7 +77,7 @@ def combine_environments(environments: Any) -> tuple[MDP, Demonstrations]:
     names, mdps, parts = _check_environments(environments)
     columns, feature_names = _match_features(mdps)
     first = np.cumsum([0, *(mdp.n_states for mdp in mdps)])
-    label = np.repeat(np.arange(len(mdps)), np.diff(first))
+    label = np.repeat(np.arange(len(mdps), dtype=np.int32), np.diff(first))
     fractions = np.array([len(part) for part in parts]) / sum(map(len, parts))
     named = any(mdp.state_names is not None for mdp in mdps)
     history, original = _shift_histories(mdps, names)
@@ -257,7 +257,7 @@ def _match_features(mdps: list[MDP]) -> tuple[dict[str, list[IntArray]], tuple[s
                 if kind_of.setdefault(name, kind) != kind:
                     rule = f"must be of one kind; it belongs to {kind_of[name]}s and, in environment {e}, to {kind}s"
                     raise InvalidMDP.of("feature_names", name, rule, index=j)
-    position = {kind: {} for kind in _KINDS}
+    position: dict[str, dict[str, int]] = {kind: {} for kind in _KINDS}
     for name, kind in kind_of.items():
         position[kind][name] = len(position[kind])
     columns = {

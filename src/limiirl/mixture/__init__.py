@@ -60,7 +60,7 @@ from limiirl.mixture.io import (
     decode_model,
     encode_parameters,
 )
-from limiirl.mixture.membership import Effects, MembershipLogit, PredictedWeights
+from limiirl.mixture.membership import Effects, MembershipLogit, PredictedWeights, mean_jacobian
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
@@ -157,6 +157,7 @@ __all__ = [
     "invert_information",
     "is_given",
     "kmeans",
+    "mean_jacobian",
     "membership_table",
     "nearly_empty",
     "problem_of_model",

@@ -420,7 +420,8 @@ class FittedMixture(NoMetadataRouting):
         weights = members.mean(U).T[: 1 if U.shape[1] == 2 else None] if U.shape[1] > 1 else ()
         quantities = {f"weight of intent {k}": column for k, column in enumerate(weights)}
         if rewards:
-            estimates = group_rewards(problem, self.weights_, self.thetas_, members, U)
+            shared = validate.find_shared(getattr(self, "shared", None), self.mdp_)
+            estimates = group_rewards(problem, self.weights_, self.thetas_, members, U, shared)
             names = feature_names(self.mdp_, self.thetas_.shape[1])
             known = np.any(np.isfinite(estimates), axis=0)
             quantities |= {f"intent {k}: {names[j]}": estimates[:, k, j] for k, j in np.argwhere(known).tolist()}

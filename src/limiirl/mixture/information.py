@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import block_diag, helmert
+from scipy.linalg import block_diag, helmert, null_space
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import as_floats, check_choice
@@ -362,7 +362,12 @@ def make_errors(
 
 
 def group_rewards(
-    problem: FitProblem, rho: FloatArray, thetas: FloatArray, groups: Groups, U: FloatArray
+    problem: FitProblem,
+    rho: FloatArray,
+    thetas: FloatArray,
+    groups: Groups,
+    U: FloatArray,
+    shared: BoolArray | None = None,
 ) -> FloatArray:
     r"""Return one-step estimates (G, K, d) of the rewards of each group of units, given the rewards of all.
 
@@ -371,7 +376,8 @@ def group_rewards(
         theta_gk = theta_k + (sum_i B_ik u_ik / n_k)^-1 (sum_{i in g} u_ik s_ik / n_gk),    n_gk = sum_{i in g} u_ik
 
     It is the maximum likelihood estimate of the group to first order, and nan for groups with n_gk < 0.5, for rewards
-    that are not identified, and for rewards on a bound.
+    that are not identified, and for rewards on a bound. Rewards that intents share are not estimated per group: they
+    are nan, and the step changes the other rewards only.
 
     Parameters
     ----------
@@ -379,10 +385,13 @@ def group_rewards(
         Of the units of the problem.
     U : (N, K)
         Responsibilities of the units.
+    shared : (d,) mask, optional
+        Features whose rewards are equal for all intents.
     """
     K, d = thetas.shape
+    shared = np.zeros(d, dtype=bool) if shared is None else shared
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
-    moving = np.isin(free.status, ("ok", "contrast", "not identified"))
+    moving = np.isin(free.status, ("ok", "contrast", "not identified")) & ~shared
     index = np.arange(len(groups)) if groups.index is None else groups.index
     scores, outer = np.zeros((len(groups), K, d)), np.zeros((K, d, d))
     for units, score in score_blocks(problem, thetas, moving):
@@ -397,12 +406,14 @@ def group_rewards(
     for k in np.flatnonzero(free.occupied):
         basis = free.basis[K + k * d : K + (k + 1) * d, n_weights:]
         basis = basis[:, np.any(basis != 0.0, axis=0)]
+        if np.any(shared):
+            basis = basis @ null_space(basis[shared])
         information = basis.T @ curvature[k] @ basis
         inverse, _ = invert_information(information, np.diag(information).copy())
         enough = sizes[:, k] >= _LEAST_SIZE
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = scores[:, k] @ (basis @ inverse @ basis.T) * (sizes[:, k].sum() / sizes[:, k])[:, None]
-        known = np.isin(free.status[k], ("ok", "contrast"))
+        known = np.isin(free.status[k], ("ok", "contrast")) & ~shared
         result[np.ix_(enough, [k], known)] = (thetas[k] + steps)[np.ix_(enough, known)][:, None]
     return result
 

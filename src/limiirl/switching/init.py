@@ -136,9 +136,13 @@ class SwitchingStarts:
             raise InvalidParameter.of("init", fitted.thetas_.shape[1], f"must have {d} features, like the MDP")
         B = fitted.logits_.B
         same = fitted.logits_.B.shape[1] == m
-        return Parameters(
-            fitted.initial_, fitted.thetas_, Logits(fitted.logits_.A, B if same else np.zeros((self.n_intents, m)))
-        )
+        logits = Logits(fitted.logits_.A, B if same else np.zeros((self.n_intents, m)))
+        design, first = self.problem.first, getattr(fitted, "initial_logits_", None)
+        if design is None or (first is not None and first.shape[1] != design.X.shape[1]):
+            first = None if design is None else design.constant(fitted.initial_)
+        elif first is None:
+            first = design.constant(fitted.initial_)
+        return Parameters(fitted.initial_, fitted.thetas_, logits, first)
 
     def _m_step(self, U: FloatArray) -> Parameters:
         """Return the parameters for responsibilities U (n, K), with transitions between the most probable intents."""

@@ -24,7 +24,7 @@ from limiirl.errors import InvalidParameter, LimiirlError, LimiirlWarning, Selec
 from limiirl.irl import MaxCausalEnt
 from limiirl.mixture import align_rows, validate
 from limiirl.switching.estimator import SwitchingMixture
-from limiirl.switching.problem import check_lengths
+from limiirl.switching.problem import check_lengths, refuse_covariates
 from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS
 
 # Models without rewards, to which every table compares the intents.
@@ -447,9 +447,8 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
 
 def _align_covariates(template: SwitchingMixture, demos: Demonstrations, covariates: Any) -> FloatArray | None:
     """Return covariates with one row per decision, or None."""
-    if template.switching != COVARIATES:
-        if covariates is not None:
-            raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
+    if COVARIATES not in (template.switching, template.initial):
+        refuse_covariates(covariates)
         return None
     return Covariates.for_steps(covariates, demos).values
 

@@ -94,3 +94,23 @@ def test_small_workspaces_are_reused(solver, monkeypatch):
     monkeypatch.setattr(state_actions, "_MOST_STORED", 0)
     fresh = SoftBellmanSolver(StateActions(solver.pairs.mdp), 1.0)
     assert fresh.derivatives(theta).scores is not fresh.derivatives(theta).scores
+
+
+def test_more_values_are_stored_on_request(solver):
+    thetas = np.random.default_rng(4).normal(size=(50, 3))
+    solver.values(thetas)
+    default = len(solver._solved)
+    solver.store(100)
+    solver.values(thetas)
+    assert len(solver._solved) == 50
+    solver.store(0)
+    assert len(solver._solved) == default < 50
+
+
+def test_stored_values_are_limited_by_memory(solver, monkeypatch):
+    monkeypatch.setattr(stationary, "_SOLVED_BYTES", 2**23)
+    solver.store(10**6)
+    solver.values(np.random.default_rng(4).normal(size=(500, 3)))
+    stored = sum(part.nbytes for solved in solver._solved.values() for part in (solved.Q, solved.norm, solved.pi))
+    assert 32 < len(solver._solved) < 500
+    assert stored < 2**23

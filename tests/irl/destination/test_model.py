@@ -15,6 +15,7 @@ from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTr
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.identifiability import null_directions
+from limiirl.mdp import add_edge_features, edge_constants
 from limiirl.testing import cases, checks
 from tests.helpers import raises
 from tests.oracles.goals import ExactPaths, list_paths, log_weights
@@ -455,3 +456,19 @@ def test_null_directions_of_a_fit_depend_on_the_demonstrated_pairs() -> None:
     assert model.null_directions(mdp, [0.0]).shape[0] == 0
     model.fit(mdp, Demonstrations.from_lists([[0, 2, 5], [0, 4, 6], [0, 7, 6]]))
     assert model.result_.null_directions.shape[0] == 0
+
+
+def test_many_rewards_with_a_ridge_have_no_null_directions():
+    mdp = grid(9)
+    names = tuple(f"turn {e}" for e in range(mdp.n_edges))
+    wide = add_edge_features(mdp, edge_constants(mdp, "turn"))
+    assert wide.n_features > 200
+    rng = np.random.default_rng(0)
+    ends = rng.permuted(np.tile(np.arange(mdp.n_states), (60, 1)), axis=1)[:, :2]
+    model = DestinationMaxEnt(ridge={"turn *": 0.1, "*": 0.0}, bounds=None)
+    demos = model.sample(wide, np.full(wide.n_features, -1.0), ends[:, 0], ends[:, 1], seed=0)
+    model.fit(wide, demos)
+    with_ridge = np.array([name in names for name in wide.feature_names])
+    directions = model.result_.null_directions
+    np.testing.assert_allclose(directions[:, with_ridge], 0.0, rtol=0.0, atol=0.0)
+    assert len(model.null_directions(wide, np.zeros(wide.n_features))) > len(directions)

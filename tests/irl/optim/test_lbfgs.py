@@ -10,6 +10,7 @@ import pytest
 
 from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition, LimiirlWarning
+from limiirl.irl.base import Status
 from limiirl.irl.maxent import path_sums
 from limiirl.irl.optim import Box, minimise_lbfgs
 from limiirl.irl.optim.lbfgs import BatchedEvaluator
@@ -274,3 +275,29 @@ class TestNoDeadlocks:
         error = run_with_timeout(lambda: BatchedEvaluator(Broken(np.zeros((3, 1)))).run(search, 3))
         errors = {"raises": OverflowError, "one value too few": IndexError, "nothing at all": TypeError}
         assert isinstance(error, errors[failure])
+
+
+class Barrier:
+    """Ill-conditioned quadratic with a logarithmic barrier; infinite outside, like a partition function."""
+
+    batched = False
+    curvature = np.logspace(0.0, 3.0, 20)
+
+    def evaluate(self, thetas, which):
+        del which
+        slack = 10.0 - thetas.sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = 0.5 * np.sum(self.curvature * (thetas - 1.0) ** 2, axis=1) - np.log(slack)
+        values[slack <= 0.0] = np.inf
+        return values, self.curvature * (thetas - 1.0) + 1.0 / slack[:, None]
+
+
+def test_steps_to_infinite_values_are_shortened():
+    objective, rng = Barrier(), np.random.default_rng(0)
+    start = rng.normal(size=(1, 20))
+    start -= max(0.0, start.sum() - 9.9) / 20.0
+    free = Box(np.full(20, -np.inf), np.full(20, np.inf))
+    result = minimise_lbfgs(objective, start, free, 1e-4, 250)[0]
+    assert result.status is Status.CONVERGED
+    gradient = objective.evaluate(result.theta[None], np.zeros(1))[1]
+    np.testing.assert_allclose(gradient, 0.0, rtol=0.0, atol=1e-4)

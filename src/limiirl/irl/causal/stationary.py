@@ -192,8 +192,8 @@ _FEW_FACTORS = 10_000
 # Largest number of products in a Hessian, d^2 P, for which Newton's method is used. For the mouse data (d = 128,
 # P = 878), a Hessian costs as much as ten gradients, and a fit of two intents takes a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
-# Number of stored solutions of the soft Bellman equation, two per intent for up to 16 intents by default; and the
-# memory that more of them may take (256 MiB).
+# Default number of stored solutions of the soft Bellman equation, two per intent for up to 16 intents; and the memory
+# that more of them may take (256 MiB).
 _MOST_SOLVED, _SOLVED_BYTES = 32, 2**28
 # An action is tied with the best action if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
@@ -353,7 +353,7 @@ class SoftBellmanSolver(StationarySolver):
     def __init__(self, pairs: StateActions, beta: float) -> None:
         super().__init__(pairs, beta)
         self._solved: dict[bytes, SolvedRewards] = {}
-        self._most_solved = _MOST_SOLVED
+        self._n_stored = 0
 
     def store(self, n: int) -> None:
         """Store the last `n` solutions, as far as memory allows, or the default number if that is larger."""
@@ -361,12 +361,12 @@ class SoftBellmanSolver(StationarySolver):
             return
         mdp, symbolic = self.pairs.mdp, self.pairs.symbolic
         size = 8 * (3 * (mdp.n_states + mdp.n_pairs) + symbolic.n_values)
-        self._most_solved = max(_MOST_SOLVED, min(n, _SOLVED_BYTES // size))
+        self._n_stored = min(n, _SOLVED_BYTES // size)
         self._drop()
 
     def _drop(self) -> None:
         """Delete the least recently used solutions, which are the first."""
-        for key in list(self._solved)[: max(0, len(self._solved) - self._most_solved)]:
+        for key in list(self._solved)[: max(0, len(self._solved) - max(self._n_stored, _MOST_SOLVED))]:
             del self._solved[key]
 
     @property

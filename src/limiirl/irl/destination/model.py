@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 
-from limiirl._typing import FloatArray, IntArray
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import as_floats, as_generator, check_choice, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
@@ -25,13 +25,13 @@ from limiirl.irl.destination.by_goal import ConditionalGoalValues
 from limiirl.irl.destination.dense import make_goal_values
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_after_start
 from limiirl.irl.destination.path_sums import GoalValues
-from limiirl.irl.destination.problem import DestinationProblem
+from limiirl.irl.destination.problem import FEW_FEATURES, DestinationProblem
 from limiirl.irl.estimator import LinearRewardModel, choose_device
 from limiirl.irl.identifiability import null_directions
 from limiirl.irl.maxent.trajectories import heaviest_edges
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import SOLVERS
-from limiirl.irl.problem import FitProblem
+from limiirl.irl.problem import FitProblem, Regulariser
 from limiirl.kernels.elimination.numeric import sample_path
 from limiirl.mdp import MDP, edge_parts, find_reachable
 
@@ -128,8 +128,13 @@ class DestinationMaxEnt(LinearRewardModel):
         self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
         del theta
-        used = weights > 0
-        return null_directions_between(mdp, demos.start_states[used], demos.last_states[used])
+        used, columns = weights > 0, np.ones(mdp.n_features, dtype=bool)
+        if mdp.n_features > FEW_FEATURES:  # the search takes O(d^3); a ridge determines the rewards of many constants
+            columns = Regulariser.from_model(self, mdp, len(demos)).ridge == 0.0
+        own = null_directions_between(mdp, demos.start_states[used], demos.last_states[used], columns)
+        directions = np.zeros((len(own), mdp.n_features))
+        directions[:, columns] = own
+        return directions
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) of each demonstration, given its first and last state, for thetas (K, d).
@@ -386,20 +391,25 @@ _WORK, _BLOCK = 100_000, 50
 _LEAST = 4
 
 
-def variation(mdp: MDP, starts: IntArray, goals: IntArray) -> tuple[FloatArray, FloatArray]:
+def variation(
+    mdp: MDP, starts: IntArray, goals: IntArray, columns: BoolArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix (d, d) of feature differences between paths, and the scale (d,) of each feature.
 
-    Paths between the pairs (m,) of starts and goals are compared for a subset of the goals; see `subsample_goals`. If
-    paths differ in a direction only for other goals, the direction is reported as null.
+    With a mask `columns`, d is the number of its features. Paths between the pairs (m,) of starts and goals are
+    compared for a subset of the goals; see `subsample_goals`. If paths differ in a direction only for other goals, the
+    direction is reported as null.
     """
-    gram, size = np.zeros((mdp.n_features, mdp.n_features)), np.zeros(mdp.n_features)
+    columns = np.ones(mdp.n_features, dtype=bool) if columns is None else columns
+    d = np.count_nonzero(columns)
+    gram, size = np.zeros((d, d)), np.zeros(d)
     phi = edge_features(mdp.without_goal_features)
     conditions = group_conditions(mdp, starts, goals)
     for i in subsample_goals(np.arange(len(conditions)), mdp):
         mine, start, goal = conditions[i]
         origin = None if start is None else np.array([start])
         own = [f.of_edges(int(f.rows(origin, np.array([goal]))[0]), mdp.dst)[:, None] for f in mdp.goal_features]
-        differences, squares = _differences(mdp, np.hstack([phi, *own]), np.unique(starts[mine]), goal)
+        differences, squares = _differences(mdp, np.hstack([phi, *own])[:, columns], np.unique(starts[mine]), goal)
         gram += differences.T @ differences
         size += squares
     return gram, np.sqrt(size)
@@ -438,9 +448,14 @@ def subsample_goals(goals: IntArray, mdp: MDP) -> IntArray:
     return goals if goals.size <= most else goals[np.linspace(0, goals.size - 1, most).astype(np.int64)]
 
 
-def null_directions_between(mdp: MDP, starts: IntArray, goals: IntArray) -> FloatArray:
-    """Return an orthonormal basis of the directions that are null for all pairs (m,) of a start and a goal."""
-    return null_directions(*variation(mdp, starts, goals))
+def null_directions_between(
+    mdp: MDP, starts: IntArray, goals: IntArray, columns: BoolArray | None = None
+) -> FloatArray:
+    """Return an orthonormal basis of the directions that are null for all pairs (m,) of a start and a goal.
+
+    With a mask `columns` (d,), these are the directions that change the rewards of its features only.
+    """
+    return null_directions(*variation(mdp, starts, goals, columns))
 
 
 def edge_features(mdp: MDP) -> FloatArray:

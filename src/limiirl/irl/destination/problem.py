@@ -117,9 +117,11 @@ def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     return np.asarray(box.clip(box.lower + widths * ball.x[:-1]))
 
 
-# Number of features up to which solver="auto" uses BFGS. An evaluation with 1,747 features takes 7 times as long as
-# with L-BFGS (python -m benchmarks.fixed_effects).
-_FEW_FEATURES = 200
+FEW_FEATURES = 200
+"""Number of features up to which solver="auto" uses BFGS.
+
+An evaluation with 1,747 features takes 3 times as long as with L-BFGS (python -m benchmarks.fixed_effects).
+"""
 # Step of the central differences in `features`, as a change in theta . F for typical feature counts F.
 _MOVE = 1e-4
 # Number of pairs of start and goal per feature up to which `features` uses one solution per pair instead of central
@@ -181,7 +183,7 @@ class DestinationProblem(FitProblem):
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(self.feature_scale, np.abs(objective.mean_features))
-        name, many = self.model.solver, starts.shape[1] > _FEW_FEATURES
+        name, many = self.model.solver, starts.shape[1] > FEW_FEATURES
         name = ("lbfgs" if many else "bfgs") if name == "auto" else name
 
         def solve(part: DestinationLikelihood, mine: slice) -> list[FitResult]:

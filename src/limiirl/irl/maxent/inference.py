@@ -196,7 +196,7 @@ def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, sta
             path = heaviest_unbounded(path_sums.mdp, theta, path_sums.log_beta(theta, starts), start, goal)
     else:
         layers = Layers(path_sums.mdp, theta)
-        path = layers.heaviest(start, goal, path_sums.max_length, only_last=only_last)
+        path = layers.heaviest(start, goal, int(path_sums.max_length), only_last=only_last)
         within = f" in {'exactly' if only_last else 'at most'} max_length = {path_sums.max_length} states"
         remedy = "Use a larger max_length."
     if path is None:

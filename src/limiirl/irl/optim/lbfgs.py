@@ -20,7 +20,7 @@ from scipy.optimize import minimize, nnls
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IndexArray
 from limiirl.irl.base import FitResult, Status
-from limiirl.irl.optim.projected_newton import LONGEST, SUFFICIENT, Box, Objective, check_starts
+from limiirl.irl.optim.projected_newton import SUFFICIENT, Box, Objective, check_starts
 
 _Result = TypeVar("_Result")
 # Key of errors in the caller's thread. Searches have the keys 0, 1, ..., and the error with the smallest key is raised.
@@ -126,8 +126,8 @@ def minimise_lbfgs(
     """Minimise K functions with scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
     Searches run one after the other or, if the attribute `batched` of the objective is True, in lockstep. The best
-    evaluated point is returned. Unlike in scipy, a search stops as soon as `max_evaluations` is reached, and is
-    restarted from the best point after an infinite value. BLAS uses one thread, because the matrices are small.
+    evaluated point is returned. Unlike in scipy, a search stops as soon as `max_evaluations` is reached, and steps to
+    infinite values are shortened. BLAS uses one thread, because the matrices are small.
     """
     tols, clipped = np.broadcast_to(tol, starts.shape), box.clip(starts)
     search = partial(_search, starts=clipped, box=box, tols=tols, max_evaluations=max_evaluations)
@@ -150,7 +150,6 @@ class _Recorder:
         check_starts(start[None], values, self.which)
         self.n_evaluations = 1
         self.value, self.theta, self.gradient = float(values[0]), start, gradients[0]
-        self.jumped = False
 
     def __call__(self, theta: Any) -> tuple[float, Any]:
         if np.array_equal(theta, self.theta):
@@ -160,7 +159,10 @@ class _Recorder:
         self.n_evaluations += 1
         values, gradients = self.objective.evaluate(theta[None], self.which)
         value = float(values[0])
-        self.jumped |= not np.isfinite(value)
+        if not np.isfinite(value):
+            # The line search of scipy requires finite values: this one is that of a parabola along the step, whose
+            # minimum is at a quarter of the step, so that the next step is shorter.
+            return self.value + abs(float(self.gradient @ (theta - self.theta))), -3.0 * self.gradient
         if value < self.value:
             self.value, self.theta, self.gradient = value, theta.copy(), gradients[0]
         return value, gradients[0]
@@ -168,23 +170,15 @@ class _Recorder:
 
 def _search(objective: Any, k: int, starts: FloatArray, box: Box, tols: FloatArray, max_evaluations: int) -> FitResult:
     best, tol = _Recorder(objective, k, starts[k], max_evaluations), tols[k]
-    status, radius = Status.STALLED, np.inf
-    while True:
-        # After an infinite value, the next search is limited to a box around the best point, of half the previous size.
-        best.jumped, before = False, best.value
-        near = Box(np.maximum(box.lower, best.theta - radius), np.minimum(box.upper, best.theta + radius))
-        options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * float(np.min(tol)), "ftol": 0.0, "maxcor": 20}
-        bounds = list(zip(near.lower, near.upper, strict=True))
+    options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * float(np.min(tol)), "ftol": 0.0, "maxcor": 20}
+    bounds, status, before = list(zip(box.lower, box.upper, strict=True)), Status.STALLED, np.inf
+    # A search that stalls is repeated without its memory.
+    while best.value < before and box.residual(best.theta, best.gradient / tol) > 1.0:
+        before = best.value
         try:
             minimize(best, best.theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         except _EvaluationLimit:
             status = Status.EVALUATIONS
-            break
-        if box.residual(best.theta, best.gradient / tol) <= 1.0 or radius < 1e-6:
-            break
-        if best.jumped:
-            radius = min(LONGEST, radius) / 2
-        elif best.value >= before:
             break
     residual = box.residual(best.theta, best.gradient)
     if box.residual(best.theta, best.gradient / tol) <= 1.0:

@@ -1,20 +1,27 @@
 """Gaussian posteriors of rewards, in coordinates u in which the prior is N(0, I) (normal scores).
 
-Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns r_j of R (ADR 0011),
+Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns a_j of A = R Q, where Q
+is orthogonal,
 
-    E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6,  u ~ N(m, R R').
+    E f = f(m) + sum_j (f(m + c a_j) - 2 f(m) + f(m - c a_j)) / (2 c^2),  u ~ N(m, R R').
 
-The nodes also yield the mean gradient and curvature of a Newton step towards the optimal Gaussian.
+Up to 16 rewards, Q = I and c^2 = 3, which is also exact for the fourth powers of coordinates (ADR 0011). With more
+rewards, c^2 = d: the weights are nonnegative and the nodes are as far from the mean as samples are; Q is a cosine
+transform, because at this distance single rewards would be extreme (ADR 0040). The nodes also yield the mean gradient
+and curvature of a Newton step towards the optimal Gaussian.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import dct
 from scipy.special import ndtr, ndtri
 
 from limiirl._typing import FloatArray, IndexArray
@@ -116,11 +123,22 @@ def _sum_loss(problem: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
 
     def total(thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
         n = len(which)
-        parts = [evaluate(thetas[block], which[block]) for block in blocks(problem, n)]
+        parts = [evaluate(thetas[block], which[block]) for block in _blocks_of_columns(problem, which)]
         values, gradients = (np.concatenate([part[i] for part in parts])[:n] for i in (0, 1))
         return values * counts[which], gradients * counts[which, None]
 
     return total
+
+
+def _blocks_of_columns(problem: FitProblem, which: IndexArray) -> list[IndexArray]:
+    """Return blocks of indices of columns `which` (J,); many reward vectors of a column have blocks of their own.
+
+    They are similar, and solvers start from the solution for the first reward vector of a block.
+    """
+    first = np.concatenate([[0], np.flatnonzero(np.diff(which)) + 1, [len(which)]])
+    if problem.compiles_per_batch or len(which) < _COLUMNS * (len(first) - 1):
+        return blocks(problem, len(which))
+    return [lo + block for lo, hi in pairwise(first.tolist()) for block in blocks(problem, hi - lo)]
 
 
 def log_probs(problem: FitProblem, thetas: FloatArray) -> FloatArray:
@@ -172,7 +190,8 @@ def _by_differences(
     return np.where(finite, values[:, 0], np.inf), np.where(finite[:, None], gradients, 0.0)
 
 
-_REACH = np.sqrt(3.0)
+# Number of rewards up to which nodes are near the mean, along the columns of R.
+_FEW = 16
 # Lower bound on the posterior precision; the likelihood may not be concave. A posterior is at most twice as wide as the
 # prior.
 _LEAST_PRECISION = 0.25
@@ -184,10 +203,12 @@ _PEAK_EVALUATIONS, _PEAK_TOL = 3000, 1.0
 _BLOCK = 4_000_000
 # Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
-# Initial radius of the trust region, as a change in log-variance and as a number of standard deviations of the mean,
-# and its limit after the first rejected trial. The radius grows by a factor if the realised gain exceeds the first
-# fraction of the predicted gain, and is halved below the second.
+# Initial radius of the trust region, and its limit while a rejected trial is remembered. It applies to changes in
+# log-variance, and to changes in the mean in standard deviations. The radius grows by a factor if the realised gain
+# exceeds the first fraction of the predicted gain, and is halved below the second.
 _RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
+# Number of accepted trials after which a rejected trial is forgotten, because it is too far from the point.
+_MEMORY = 3
 # Limits on the fraction to which a rejected step is shortened.
 _FRACTIONS = (0.05, 0.9)
 
@@ -212,9 +233,15 @@ class RewardPosterior:
         return np.asarray(0.5 * (squares - self.mean.shape[1]) - np.linalg.slogdet(self.root)[1])
 
     @property
+    def axes(self) -> FloatArray:
+        """The axes (K, d, d) of the cubature nodes, which are the columns of R Q."""
+        d = self.mean.shape[1]
+        return self.root if d <= _FEW else np.asarray(self.root @ dct(np.eye(d), norm="ortho"))
+
+    @property
     def nodes(self) -> FloatArray:
         """Cubature nodes (K, 2 d + 1, d): the mean, then both directions along each axis."""
-        axes = _REACH * np.swapaxes(self.root, 1, 2)
+        axes = node_distance(self.mean.shape[1]) * np.swapaxes(self.axes, 1, 2)
         offsets = np.concatenate([np.zeros((len(self), 1, self.mean.shape[1])), axes, -axes], axis=1)
         return np.asarray(self.mean[:, None, :] + offsets)
 
@@ -242,9 +269,15 @@ class RewardPosterior:
         return cls(mean, np.tile(_FIRST_WIDTH * np.eye(mean.shape[1]), (len(mean), 1, 1)))
 
 
+def node_distance(d: int) -> float:
+    """Return the distance c of the nodes from the mean, in standard deviations."""
+    return math.sqrt(3.0 if d <= _FEW else d)
+
+
 def node_weights(d: int) -> FloatArray:
-    """Return the weights (2 d + 1,) of the nodes, which sum to 1; the first is negative for d > 3."""
-    return np.concatenate([[1.0 - d / 3.0], np.full(2 * d, 1.0 / 6.0)])
+    """Return the weights (2 d + 1,) of the nodes, which sum to 1; the first is negative for 3 < d <= 16."""
+    square = node_distance(d) ** 2
+    return np.concatenate([[1.0 - d / square], np.full(2 * d, 0.5 / square)])
 
 
 def expected_log_prob(problem: FitProblem, prior: RewardPrior, rewards: RewardPosterior) -> FloatArray:
@@ -306,7 +339,7 @@ class _Search:
     def __init__(self, point: _Point) -> None:
         self.point, self.radius = point, _RADIUS
         self.rejected: _Point | None = None
-        self.failures = 0
+        self.failures = self.age = 0
         self.converged = False
         self._aim()
 
@@ -336,7 +369,8 @@ class _Search:
         log_variance = np.log(np.sum((self.dual.T @ trial.root) ** 2, axis=1))
         precision = np.einsum("ij,ij->j", self.axes, trial.precision @ self.axes)
         narrower = log_variance + np.log(np.maximum(precision, self.least))
-        growth = _interpolate(log_variance, self.growth, -narrower)
+        # Only a posterior that becomes wider may reach steep directions.
+        growth = np.where(self.growth > 0.0, _interpolate(log_variance, self.growth, -narrower), self.growth)
         moved, slope = self.dual.T @ (trial.mean - self.point.mean), self.axes.T @ trial.gradient
         shift = _interpolate(moved, self.shift, -slope / self.curvature)
         changed = not (np.array_equal(growth, self.growth) and np.array_equal(shift, self.shift))
@@ -361,10 +395,12 @@ class _Search:
         if gain > 0.0:
             self.converged = gain < _GAIN
             if gain > _GOOD * predicted:
-                self.radius = _WIDEN * self.radius if self.rejected is None else min(_WIDEN * self.radius, _RADIUS)
+                self.radius = min(_WIDEN * self.radius, np.inf if self.rejected is None else _RADIUS)
             elif gain < _POOR * predicted:
                 self.radius *= 0.5
-            self.point, self.failures = trial, 0
+            self.point, self.failures, self.age = trial, 0, self.age + 1
+            if self.age > _MEMORY:
+                self.rejected = None
             self._aim()
             return
         self.failures += 1
@@ -372,7 +408,7 @@ class _Search:
         if not np.isfinite(trial.loss):
             self.radius *= 0.5
         else:
-            self.rejected = trial
+            self.rejected, self.age = trial, 0
             if not self._avoid(trial):
                 self.shift, self.growth = 0.5 * self.shift, 0.5 * self.growth
         self._clip()
@@ -423,8 +459,8 @@ def _measure(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, which: ND
     losses = np.where(finite, np.where(finite[:, None], values, 0.0) @ weights + rewards.divergence, np.inf)
     mean_gradients = np.einsum("knd,n->kd", gradients, weights) + rewards.mean
     # Stein's lemma: E[u_j df/du] is the mean curvature times axis j.
-    along = np.swapaxes(gradients[:, 1 : 1 + d] - gradients[:, 1 + d :], 1, 2) / (2.0 * _REACH)
-    curvature = along @ np.linalg.inv(rewards.root)
+    along = np.swapaxes(gradients[:, 1 : 1 + d] - gradients[:, 1 + d :], 1, 2) / (2.0 * node_distance(d))
+    curvature = along @ np.linalg.inv(rewards.axes)
     precision = np.eye(d) + 0.5 * (curvature + np.swapaxes(curvature, 1, 2))
     points = zip(rewards.mean, rewards.root, losses.tolist(), mean_gradients, precision, strict=True)
     return [_Point(*point) for point in points]

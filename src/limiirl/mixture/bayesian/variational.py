@@ -104,7 +104,7 @@ def _gamma_divergence(a: float, b: float, shape: float, rate: float) -> float:
 # Smaller intents are removed, which changes the bound by less than its rounding error.
 _EMPTY = 1e-12
 # Maximum numbers of trials for initial intents, and per sweep.
-_FIRST_TRIALS, _TRIALS = 20, 2
+_FIRST_TRIALS, _TRIALS = 8, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,12 +183,20 @@ class VariationalProblem:
         max_iter: int,
         tol: float,
         callback: Callable[[VariationalPosterior], None] | None = None,
+        goal: float = -np.inf,
     ) -> tuple[VariationalPosterior, bool]:
-        """Return the posterior after at most `max_iter` iterations, and whether the last gain was below `tol`."""
-        for _ in range(max_iter):
+        """Return the posterior after at most `max_iter` iterations, and whether the last gain was below `tol`.
+
+        From the second on, iterations also end if the bound would remain below `goal` with further gains as large as
+        the last one.
+        """
+        for i in range(max_iter):
             before, state = state.bound, self.update(state)
             if callback is not None:
                 callback(state)
-            if state.bound - before < tol:
+            gain = state.bound - before
+            if gain < tol:
                 return state, True
+            if i > 0 and state.bound + (max_iter - 1 - i) * gain < goal:
+                break
         return state, False
