@@ -38,7 +38,7 @@ from limiirl.cli.pages import (
 from limiirl.errors import InvalidFile, InvalidParameter, SelectionInterrupted
 
 if TYPE_CHECKING:
-    from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture, SwitchingMixture
+    from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture, Selection, SwitchingMixture
     from limiirl.switching import Segments
 
 # Steps times features from which `select` uses one process per CPU. Below this, the fits take only a few seconds, about
@@ -204,7 +204,7 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     with dwell times, and the comparison of groups; and saves the recommended mixture. Ctrl-C ends the comparison and
     prints the numbers of intents that are complete.
     """
-    from limiirl import SwitchingMixture, select_switching
+    from limiirl import SwitchingMixture
     from limiirl._validation import check_choice
     from limiirl.demos import Groups
     from limiirl.mixture import check_suffix, write_columns
@@ -239,13 +239,7 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
         common: dict[str, Any] = {"groups": groups, "covariates": X}
         if n_folds > 1:
             common |= {"folds": n_folds, "seed": seed, "executor": backend, "progress": progress}
-            try:
-                selection = select_switching(world, data, numbers, mixture=template, **common)
-            except SelectionInterrupted as interrupt:
-                partial = interrupt.selection
-                options.echo(json.dumps(partial.to_dict()) if as_json else str(partial))
-                options.echo("Interrupted: no mixture was saved. Pass the number of intents with --intents.", err=True)
-                raise typer.Exit(_INTERRUPTED) from None
+            selection = _select_switching(world, data, numbers, as_json, mixture=template, **common)
         mixture = (
             template.set_params(progress=progress).fit(world, data, **common) if selection is None else selection.best
         )
@@ -260,6 +254,19 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     compared = mixture.compare_groups(data, data.groups, covariates=X, **more) if more else None
     _print_switching(mixture, selection, compared, out, as_json)
     write_page(context, report, mixture, selection=selection, warned=warned, **more)
+
+
+def _select_switching(world: Any, data: Any, numbers: list[int], as_json: bool, **common: Any) -> Any:
+    """Return the comparison of numbers of intents; if it is interrupted, print the complete part and exit."""
+    from limiirl import select_switching
+
+    try:
+        return select_switching(world, data, numbers, **common)
+    except SelectionInterrupted as interrupt:
+        partial = interrupt.selection
+        options.echo(json.dumps(partial.to_dict()) if as_json else str(partial))
+        options.echo("Interrupted: no mixture was saved. Pass the number of intents with --intents.", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 def _print_switching(mixture: "SwitchingMixture", selection: Any, compared: Any, out: Path, as_json: bool) -> None:
@@ -509,20 +516,26 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
             )
         except SelectionInterrupted as interrupt:
             selection, stopped = interrupt.selection, True
-    if plot is not None:
-        selection.plot().savefig(plot, dpi=150)
     if out is not None:
         selection.best.model_choice_ = problem.choice
         selection.best.data_file_ = describe_data(demos, out, columns, cut, by_group)
+    _save_selection(selection, plot, out, as_json)
+    if stopped:
+        raise typer.Exit(_INTERRUPTED)
+    write_page(context, report, selection.best, selection=selection)
+
+
+def _save_selection(selection: "Selection", plot: Path | None, out: Path | None, as_json: bool) -> None:
+    """Save the plot and the recommended mixture, and print the table."""
+    if plot is not None:
+        selection.plot().savefig(plot, dpi=150)
+    if out is not None:
         selection.best.save(out)
     options.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
     if plot is not None:
         options.echo(f"Plot: {plot}", err=True)
     if out is not None:
         options.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
-    if stopped:
-        raise typer.Exit(_INTERRUPTED)
-    write_page(context, report, selection.best, selection=selection)
 
 
 def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
