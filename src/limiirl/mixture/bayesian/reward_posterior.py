@@ -346,8 +346,8 @@ class _Search:
     def _aim(self) -> None:
         """Set the axes, and the step to a Newton step."""
         point = self.point
-        values, vectors = np.linalg.eigh(point.root @ point.precision @ point.root)
-        self.axes, self.dual = point.root @ vectors, np.linalg.solve(point.root, vectors)
+        values, vectors = np.linalg.eigh(point.root.T @ point.precision @ point.root)
+        self.axes, self.dual = point.root @ vectors, np.linalg.solve(point.root.T, vectors)
         self.least = _LEAST_PRECISION * np.sum(self.axes**2, axis=0)
         self.gradient = self.axes.T @ point.gradient
         # The likelihood may not be concave. The mean moves downhill; the variance has an upper limit.
