@@ -80,7 +80,7 @@ class RewardPrior:
 Loss = Callable[[FloatArray, IndexArray], tuple[FloatArray, FloatArray]]
 # Reward vectors per evaluation; and the number of states and transitions of larger blocks. Blocks are padded if
 # kernels are compiled per number of reward vectors, as those of `FinitePathSums`.
-_COLUMNS, _LARGE = 16, 1_000_000
+_COLUMNS, _LARGE = 16, 400_000
 # Largest absolute value of a normal score; the score of a bound is infinite.
 _FARTHEST = 6.0
 # Step of central differences relative to the prior scale.
