@@ -174,7 +174,7 @@ def test_a_steep_direction_does_not_keep_the_others_narrow():
         return 1e3 * np.logaddexp(0.0, distance), gradients
 
     prior = RewardPrior(Box(np.full(10, -np.inf), np.full(10, np.inf)), 3.0)
-    result = improve(wall, prior, RewardPosterior.narrow(np.zeros((1, 10))), 20)
+    result = improve(wall, prior, RewardPosterior.narrow(np.zeros((1, 10))), 10)
     widths = np.linalg.norm(result.root[0], axis=1)
     assert widths[0] < 0.9
     np.testing.assert_allclose(widths[1:], 1.0, rtol=0.02)

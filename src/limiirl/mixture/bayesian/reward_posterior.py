@@ -7,7 +7,7 @@ is orthogonal,
 
 Up to 16 rewards, Q = I and c^2 = 3, which is also exact for the fourth powers of coordinates (ADR 0011). With more
 rewards, c^2 = d: the weights are nonnegative and the nodes are as far from the mean as samples are; Q is a cosine
-transform, because at this distance single rewards would be extreme (ADR 0040). The nodes also yield the mean gradient
+transform, because at this distance single rewards would be extreme (ADR 0042). The nodes also yield the mean gradient
 and curvature of a Newton step towards the optimal Gaussian.
 """
 
@@ -80,7 +80,7 @@ class RewardPrior:
 Loss = Callable[[FloatArray, IndexArray], tuple[FloatArray, FloatArray]]
 # Reward vectors per evaluation; and the number of states and transitions of larger blocks. Blocks are padded if
 # kernels are compiled per number of reward vectors, as those of `FinitePathSums`.
-_COLUMNS, _LARGE = 16, 1_000_000
+_COLUMNS, _LARGE = 16, 400_000
 # Largest absolute value of a normal score; the score of a bound is infinite.
 _FARTHEST = 6.0
 # Step of central differences relative to the prior scale.
@@ -204,7 +204,7 @@ _BLOCK = 4_000_000
 # Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
 # Initial radius of the trust region, and its limit while a rejected trial is remembered. It applies to changes in
-# log-variance, and to changes in the mean in standard deviations. The radius grows by a factor if the realised gain
+# log-variance, and to shifts of the mean in standard deviations. The radius grows by a factor if the realised gain
 # exceeds the first fraction of the predicted gain, and is halved below the second.
 _RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
 # Number of accepted trials after which a rejected trial is forgotten, because it is too far from the point.
@@ -332,7 +332,7 @@ class _Search:
     """Trust-region search for one optimal Gaussian: the best point, the next step and the last rejected trial.
 
     Steps are along axes (d, d), in which the covariance of the point is I and its mean precision is diagonal. `shift`
-    (d,) is the change in the mean along each axis, and `growth` (d,) the change in the log-variance. Both are limited
+    (d,) is the shift of the mean along each axis, and `growth` (d,) the change in the log-variance. Both are limited
     per axis, because a wide posterior may reach rewards at which the likelihood falls steeply in a few directions only.
     """
 
@@ -346,13 +346,13 @@ class _Search:
     def _aim(self) -> None:
         """Set the axes, and the step to a Newton step."""
         point = self.point
-        values, vectors = np.linalg.eigh(point.root @ point.precision @ point.root)
-        self.axes, self.dual = point.root @ vectors, np.linalg.solve(point.root, vectors)
+        values, vectors = np.linalg.eigh(point.root.T @ point.precision @ point.root)
+        self.axes, self.dual = point.root @ vectors, np.linalg.solve(point.root.T, vectors)
         self.least = _LEAST_PRECISION * np.sum(self.axes**2, axis=0)
-        self.slope = self.axes.T @ point.gradient
+        self.gradient = self.axes.T @ point.gradient
         # The likelihood may not be concave. The mean moves downhill; the variance has an upper limit.
         self.curvature, self.precision = np.maximum(np.abs(values), self.least), np.maximum(values, self.least)
-        self.shift, self.growth = -self.slope / self.curvature, -np.log(self.precision)
+        self.shift, self.growth = -self.gradient / self.curvature, -np.log(self.precision)
         if self.rejected is not None:
             self._avoid(self.rejected)
         self._clip()
@@ -371,8 +371,8 @@ class _Search:
         narrower = log_variance + np.log(np.maximum(precision, self.least))
         # Only a posterior that becomes wider may reach steep directions.
         growth = np.where(self.growth > 0.0, _interpolate(log_variance, self.growth, -narrower), self.growth)
-        moved, slope = self.dual.T @ (trial.mean - self.point.mean), self.axes.T @ trial.gradient
-        shift = _interpolate(moved, self.shift, -slope / self.curvature)
+        moved, gradient = self.dual.T @ (trial.mean - self.point.mean), self.axes.T @ trial.gradient
+        shift = _interpolate(moved, self.shift, -gradient / self.curvature)
         changed = not (np.array_equal(growth, self.growth) and np.array_equal(shift, self.shift))
         self.growth, self.shift = growth, shift
         return changed
@@ -380,7 +380,7 @@ class _Search:
     @property
     def predicted_gain(self) -> float:
         """Gain in nats of the step in the quadratic approximation."""
-        mean = self.shift * (self.slope + 0.5 * self.curvature * self.shift)
+        mean = self.shift * (self.gradient + 0.5 * self.curvature * self.shift)
         variance = self.precision * np.expm1(self.growth) - self.growth
         return -float(np.sum(mean) + 0.5 * np.sum(variance))
 
