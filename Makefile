@@ -18,7 +18,7 @@ else
 BIN := $(VENV)/bin
 EXE :=
 endif
-BENCHMARKS := path_sums small growth solvers fit rounding many stick_breaking gevd trials models choices agents starts bayesian matching drivers streaming dask_scaling scale default_features switching
+BENCHMARKS := path_sums small growth solvers fit rounding many stick_breaking gevd trials models choices agents bayesian matching drivers streaming dask_scaling scale default_features switching
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.

@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import resource
 import subprocess
 import sys
 import time
@@ -29,11 +28,17 @@ def seconds(call: Callable[[], object], repeats: int = 5) -> float:
 
 def peak_bytes() -> int:
     """Return the peak memory of this process in bytes."""
+    if sys.platform == "win32":
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset)
     status = Path("/proc/self/status")
     if not status.exists():
+        import resource
+
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # getrusage is not used, because it includes memory of the parent process.
-    mark = re.search(r"VmHWM:\s+(\d+)", status.read_text())
+    mark = re.search(r"VmHWM:\s+(\d+)", status.read_text(encoding="utf-8"))
     return 1024 * int(mark.group(1)) if mark else 0
 
 

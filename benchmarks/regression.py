@@ -1746,7 +1746,7 @@ def roads_drivers(r):
 def labyrinth(r):
     """Fit a causal mixture to bouts of mice, with dynamics from the recordings."""
     lib = ll()
-    with open(DATA / "mouse_labyrinth" / "bouts.csv") as file:
+    with open(DATA / "mouse_labyrinth" / "bouts.csv", encoding="utf-8") as file:
         bouts = [list(map(int, row["nodes"].split())) for _, row in zip(range(400), csv.DictReader(file), strict=False)]
     pieces = [bout[i : i + 20] for bout in bouts for i in range(0, len(bout) - 5, 20)][:150]
     demos = lib.Demonstrations.from_lists(pieces)
@@ -1789,7 +1789,7 @@ def reproduce_table1(r):
         reproduce(folder)
         for path in tables_of_run(folder):
             with r.part(f"{path.parent.name}_{path.stem}"):
-                with open(path, newline="") as file:
+                with open(path, newline="", encoding="utf-8") as file:
                     rows = list(csv.DictReader(file))
                 # Long tables have one measure per row (n_iter, seconds, nll, ...), which may be a time.
                 rows = [row for row in rows if _not_a_time(row.get("Measure", "") + row.get("measure", ""))]

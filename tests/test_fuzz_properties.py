@@ -130,7 +130,9 @@ VALID_FOR: dict[str, dict[str, Any]] = {
     "Demonstrations": {"states": [0, 1, 0, 2]},
     "DestinationMaxEnt.fit": {"mdp": MDP.replace(gamma=1.0)},
     "MDP": {"act": [0, 0], "prob": [1.0, 1.0], "p0": [0.5, 0.5, 0.0], "terminal": [False, False, True]},
+    "MaxCausalEnt().fit": {"demos": DEMOS},
     "MaxCausalEnt().fit_many": {"weights": U},
+    "MaxEnt().fit": {"demos": DEMOS},
     "MaxEnt().fit_many": {"weights": U},
     "SigmaGIRL.fit": {"mdp": None, "demos": AGENTS},
     "metrics.bootstrap_test": {"null": WIDE, "alternative": FITTED, "n_resamples": 3},
@@ -140,6 +142,7 @@ VALID_FOR: dict[str, dict[str, Any]] = {
     "metrics.likelihood_ratio_test": {"restricted": ONE, "full": WIDE},
     "metrics.wald_test": {"estimate": ONE.delta_method(lambda weights, thetas: thetas[0, 0])},
     "mixture.compare_groups": {"condition": list("xxxxyyyy")},
+    "mixture.fit": {"demos": DEMOS},
     "mixture.delta_method": {"function": lambda weights, thetas: thetas[0, 0]},
     "mixture.profile_intervals": {"parameters": []},
 }

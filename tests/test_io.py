@@ -74,7 +74,7 @@ def test_missing_file_and_folder_are_rejected(tmp_path: Path):
 
 
 def test_files_of_another_kind_are_rejected(path: Path):
-    path.write_text("id,lat,lon\n")
+    path.write_text("id,lat,lon\n", encoding="ascii")
     with pytest.raises(InvalidFile, match="no npz signature") as caught:
         read_archive(path, FORMAT)
     assert "pickle" not in str(caught.value)
@@ -125,6 +125,14 @@ def test_missing_folder_is_the_file_name_of_the_error(tmp_path):
     assert caught.value.filename == str(tmp_path / "nowhere")
 
 
+def test_target_that_is_a_folder_is_the_file_name_of_the_error(tmp_path):
+    (tmp_path / "a.npz").mkdir()
+    with pytest.raises(OSError, match=r"a\.npz") as caught, atomic_write(tmp_path / "a.npz"):
+        pass
+    assert caught.value.filename == str(tmp_path / "a.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
 @pytest.mark.parametrize(("value", "shown"), [(None, None), (3, 3), (["a"], ["a"]), ("a\0b", "a\0b"), (b"a", b"a")])
 def test_paths_that_no_file_has_are_rejected(value, shown):
     with raises(InvalidParameter, parameter="folder", value=shown):
@@ -166,3 +174,12 @@ def test_objects_are_rejected_without_advice_to_unpickle_them(path: Path):
     with raises(InvalidFile, parameter="path", value=str(path)) as caught:
         read_archive(path, FORMAT)
     assert "pickle" not in str(caught.value)
+
+
+def test_loops_of_symbolic_links_are_rejected(tmp_path: Path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.symlink_to(two)
+    two.symlink_to(one)
+    with raises(InvalidFile, parameter="folder", value=str(one)):
+        as_path(one, "folder")
+    assert as_path(tmp_path / "absent") == tmp_path / "absent"

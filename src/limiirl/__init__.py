@@ -31,7 +31,14 @@ if TYPE_CHECKING:
         theory,
         worlds,
     )
-    from limiirl.demos import Agents, Demonstrations, with_counter, with_history
+    from limiirl.demos import (
+        Agents,
+        Demonstrations,
+        combine_environments,
+        to_environment,
+        with_counter,
+        with_history,
+    )
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
@@ -39,7 +46,14 @@ if TYPE_CHECKING:
     from limiirl.switching import SwitchingMixture, select_switching
 
 _HOMES = {
-    "limiirl.demos": ("Agents", "Demonstrations", "with_counter", "with_history"),
+    "limiirl.demos": (
+        "Agents",
+        "Demonstrations",
+        "combine_environments",
+        "to_environment",
+        "with_counter",
+        "with_history",
+    ),
     "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
     "limiirl.mdp": ("MDP", "RewardEnsemble"),
     "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
@@ -52,8 +66,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
     "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "SwitchingMixture", "__version__",
-    "baselines", "compare", "datasets", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads",
-    "select_intents", "select_switching", "streams", "testing", "theory", "with_counter", "with_history", "worlds",
+    "baselines", "combine_environments", "compare", "datasets", "errors", "executors", "experiments", "forecast",
+    "metrics", "report", "roads", "select_intents", "select_switching", "streams", "testing", "theory",
+    "to_environment", "with_counter", "with_history", "worlds",
 ]
 # fmt: on
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,12 @@ def as_path(value: object, name: str = "path") -> Path:
     path = Path(os.fsdecode(value))
     if "\0" in str(path):
         raise InvalidParameter.of(name, str(path), "must not contain NUL characters")
+    try:
+        path.stat()
+    except OSError as error:  # other errors, such as a missing file, are raised where the path is used
+        if error.errno == errno.ELOOP:
+            rule = "must not be a loop of symbolic links"
+            raise InvalidFile.of(name, str(path), rule, remedy="Pass the file itself.") from None
     return path
 
 
@@ -100,9 +106,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         scratch.chmod(0o666 & ~umask)
         scratch.replace(target)
     except OSError as error:
-        if error.filename is not None:
+        if error.filename not in (None, str(scratch)):
             raise
-        # Disk-full errors have no file name.
+        # Disk-full errors have no file name, and the name of the temporary file means nothing to a user.
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         scratch.unlink(missing_ok=True)
@@ -131,7 +137,18 @@ def write_archive(
     """
     text = json.dumps({"format": file_format.name, "version": file_format.version, **header}).encode("ascii")
     with atomic_write(path) as scratch, scratch.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
+        write_arrays(stream, {"header": np.frombuffer(text, dtype=np.uint8), **arrays})
+
+
+def write_arrays(stream: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write an npz file; arrays of objects raise ValueError.
+
+    `np.savez` of numpy 2.1 has no `allow_pickle`: it would pickle objects, and store the argument as another array.
+    """
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
 def read_archive(path: str | PathLike[str], file_format: FileFormat) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -161,6 +178,8 @@ def read_arrays(
     `remedy` is the last sentence of error messages.
     """
     path = as_path(path)
+    if path.is_dir():  # Windows would report a missing permission
+        raise InvalidFile.at(path, f"is a folder. {remedy}")
     try:
         with path.open("rb") as stream:
             stored = np.load(stream, allow_pickle=False)
@@ -175,8 +194,6 @@ def read_arrays(
         raise
     except FileNotFoundError:
         raise MissingFile.at(path, f"does not exist. {remedy}") from None
-    except IsADirectoryError:
-        raise InvalidFile.at(path, f"is a folder. {remedy}") from None
     except MemoryError as error:  # the header of an array may claim any size
         raise InvalidFile.at(path, f"does not fit in memory ({error}). {remedy}") from None
     # OSError: a corrupted zip directory may refer to positions beyond the end of the file.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 import os
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
@@ -154,8 +156,21 @@ def check_each(
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
     """Return `value` after checking that it is one of the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidParameter.of(name, value, f"must be one of {', '.join(choices)}")
+        raise InvalidParameter.of(name, value, f"must be one of {', '.join(choices)}", remedy=suggest(value, choices))
     return value
+
+
+def suggest(value: object, choices: Iterable[str]) -> str:
+    """Return a sentence with the most similar choice, or "" if no choice is similar.
+
+    Examples
+    --------
+    >>> suggest("tabel1", ("table1", "wind")), suggest("maxent", ("MaxEnt", "MLIRL")), suggest("x", ("MLIRL",))
+    ("Did you mean 'table1'?", "Did you mean 'MaxEnt'?", '')
+    """
+    by_lower = {choice.lower(): choice for choice in choices}
+    similar = difflib.get_close_matches(str(value).lower(), by_lower, n=1, cutoff=0.7)
+    return f"Did you mean {by_lower[similar[0]]!r}?" if similar else ""
 
 
 def check_seed(value: object, name: str = "seed") -> int:
@@ -181,6 +196,14 @@ def as_generator(seed: object) -> np.random.Generator:
 def available_memory() -> float:
     """Return the number of bytes of memory that this process can allocate without swapping; inf if it is unknown."""
     sizes = [math.inf]
+    if sys.platform == "win32":
+        import ctypes
+
+        # The structure MEMORYSTATUSEX: its size and the load in one number, then the total and the available memory.
+        status = (ctypes.c_uint64 * 8)(64)
+        if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+            sizes.append(float(status[2]))
+        return min(sizes)
     with contextlib.suppress(OSError, ValueError, IndexError):  # Linux
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         sizes.append(1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))

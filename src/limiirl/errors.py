@@ -6,7 +6,7 @@ An error message states the rule, the offending value with its index, and the re
 from __future__ import annotations
 
 from os import PathLike
-from typing import Self
+from typing import Any, Self
 
 
 class LimiirlError(ValueError):
@@ -119,6 +119,14 @@ class ConformanceError(LimiirlError):
     def __init__(self, message: str, failures: dict[str, str] | None = None) -> None:
         super().__init__(message)
         self.failures = failures or {}
+
+
+class SelectionInterrupted(KeyboardInterrupt):
+    """A comparison was interrupted (Ctrl-C); `selection` contains the models whose fits were complete."""
+
+    def __init__(self, selection: Any) -> None:
+        super().__init__("The comparison was interrupted.")
+        self.selection = selection
 
 
 class LimiirlWarning(UserWarning):

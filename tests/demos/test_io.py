@@ -121,6 +121,14 @@ def test_identifiers_of_a_csv_file_stay_apart(tmp_path, column, written, ids):
     assert len(demos) == 2
 
 
+def test_an_empty_csv_file_is_reported_as_empty(tmp_path):
+    path = tmp_path / "empty.csv"
+    path.touch()
+    with raises(InvalidFile, parameter="path", value=str(path)) as caught:
+        Demonstrations.from_file(path)
+    assert "demo,t,state" in str(caught.value)
+
+
 @pytest.mark.parametrize("empty", ["", "  ", '""', "NA", "nan"])
 @pytest.mark.parametrize("column", ["demo", "group", "label"])
 def test_empty_identifiers_of_a_csv_file_are_rejected(tmp_path, column, empty):

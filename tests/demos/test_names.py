@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from limiirl.demos import Agents, Demonstrations
+from limiirl.demos import Agents, Demonstrations, with_history
 from limiirl.errors import InvalidDemos
 from limiirl.irl import DestinationMaxEnt, MaxCausalEnt, MaxEnt
 from limiirl.mdp import MDP
@@ -179,3 +179,14 @@ def test_agents_and_distances_match_names(mdp, named, numbered):
         np.testing.assert_array_equal(a.actions, b.actions)
         np.testing.assert_array_equal(a.policy_features, b.policy_features)
     np.testing.assert_array_equal(edit_distance(named, named.renumber(mdp)), [0, 0, 0])
+
+
+def test_an_unknown_place_is_named_without_its_previous_places():
+    demos = Demonstrations.from_lists([["a", "b", "c", "a", "b", "a"]] * 2)
+    mdp, _ = with_history(MDP.from_demonstrations(demos), demos, keep_starts=True)
+    assert demos.renumber(mdp).state_names == mdp.state_names
+    assert mdp.n_states > 3
+    other = Demonstrations.from_lists([["a", "b", "d", "a"]])
+    with raises(InvalidDemos, parameter="demos", value="d", index=(0, 2)) as caught:
+        other.renumber(mdp)
+    assert "the 3 states" in str(caught.value)

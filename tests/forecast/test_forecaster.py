@@ -187,6 +187,9 @@ def test_unfitted_mixtures_and_other_models_are_rejected():
         Forecaster(IntentMixture(2))
     with raises(InvalidParameter, parameter="mixture"):
         Forecaster(make_mixture(MLIRL(), WALKS, RHO, TASTES))
+    several = IntentMixture(1, MaxEnt(bounds=(-3, 0))).fit([(WALKS, DEMOS), (WALKS, DEMOS)])
+    with raises(InvalidParameter, parameter="mixture", value=("0", "1")):
+        Forecaster(several)
     with raises(InvalidParameter, parameter="mixture", value="terminal_or_max_length"):
         maxent_forecaster(stop="terminal_or_max_length")
 

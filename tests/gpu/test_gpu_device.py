@@ -66,7 +66,7 @@ def test_without_cupy_the_error_names_the_package() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
     assert "needs CuPy, which is not installed" in process.stdout
-    assert "pip install 'cupy-cuda13x[ctk]'" in process.stdout
+    assert 'pip install "cupy-cuda13x[ctk]"' in process.stdout
 
 
 def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:

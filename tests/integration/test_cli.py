@@ -146,6 +146,39 @@ def test_fit_predict_evaluate_and_report_with_covariates(folder):
     assert read_error(done.stderr, folder)[0] == "--covariates"
 
 
+@pytest.mark.parametrize("covariance", ["robust", "cluster"])
+def test_fit_prints_the_standard_errors_of_the_covariance(folder, covariance):
+    options = (*FIT, "--covariance", covariance, "--out", "measured")
+    facts = json.loads(limiirl(folder, "fit", "walks.csv", *options, "--json").stdout)
+    demos = Demonstrations.from_file(folder / "walks.csv")
+    wanted = IntentMixture.load(folder / "measured").standard_errors(demos, covariance=covariance)
+    np.testing.assert_allclose(facts["weight_errors"], wanted.weights, rtol=1e-9)
+    assert facts["covariance"] == covariance
+    assert ("12 groups" in wanted.method) == (covariance == "cluster")
+
+
+def test_fit_refuses_covariances_before_the_fit(folder):
+    demos = Demonstrations.from_file(folder / "walks.csv").replace(groups=None)
+    demos.to_parquet(folder / "alone.parquet")
+    for path, covariance in (("walks.csv", "sandwich"), ("alone.parquet", "cluster")):
+        done = limiirl(folder, "fit", path, *FIT, "--covariance", covariance, "--out", "refused", "--json", code=2)
+        assert read_error(done.stderr, folder)[0] == "--covariance"
+        assert not (folder / "refused").exists()
+
+
+def test_select_with_covariates(folder):
+    rng = np.random.default_rng(0)
+    pd.DataFrame({"demo": [f"walk {i}" for i in range(60)], "age": rng.normal(size=60)}).to_csv(
+        folder / "ages.csv", index=False
+    )
+    options = ("--mdp", "town.npz", "--max-intents", "2", "--folds", "2", "--resamples", "0")
+    options += ("--set", "irl__max_length=7", "--covariates", "ages.csv", "--out", "aged", "--json")
+    facts = json.loads(limiirl(folder, "select", "walks.csv", *options).stdout)
+    best = IntentMixture.load(folder / "aged")
+    assert best.covariates_.columns == ("age",)
+    assert len(facts["rows"]) == 2
+
+
 def test_fit_without_an_mdp_estimates_one(folder):
     arguments = ["fit", "walks.csv", "-k", "2", "--out", "estimated", "--set", "max_iter=3"]
     command = [sys.executable, "-c", "from limiirl.cli import main; main()", *arguments]
@@ -357,6 +390,11 @@ def test_columns_state_features_and_cut(folder):
     assert (summary["n_units"], summary["feature_names"]) == (36, ["zone[x]", "zone[y]", "depth"])
     by_group = json.loads(limiirl(folder, "predict", "own", "visits.csv", *columns, "--by-group", "--json").stdout)
     assert by_group["group"] == ["m0", "m1", "m2"]
+    # Without --cut, recordings are cut as for the fit.
+    for cut, n in (((), 36), (("--cut", "20"), 18)):
+        done = limiirl(folder, "predict", "own", "visits.csv", *columns[:2], *cut, "--json")
+        assert len(json.loads(done.stdout)["posterior"]) == n
+        assert ("10 steps" in done.stderr) == (n == 36)
     limiirl(folder, "evaluate", "own", "visits.csv", *columns, "--labels", "mouse")
 
 
@@ -392,7 +430,7 @@ def test_default_features_are_reported_and_applied_to_new_demonstrations(folder)
     assert "turns" in limiirl(folder, "fit", "ring.csv", *options, "--out", "ring").stderr
     done = limiirl(folder, "fit", "ring.csv", *options, "--json", "--out", "ring")
     assert done.stderr == ""
-    assert json.loads(done.stdout)["feature_names"][-1] == "turns back"
+    assert json.loads(done.stdout)["feature_names"][-1] == "turning back"
     assert json.loads(done.stdout)["thetas"][0][-1] < -1
     predicted = json.loads(limiirl(folder, "predict", "ring", "ring.csv", "--json").stdout)
     assert predicted["group_weights"]["weights"] == [[1.0]] * 3

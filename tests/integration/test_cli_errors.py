@@ -15,7 +15,7 @@ from limiirl.errors import InvalidParameter
     [
         (["fit", "walks.csv"], "n_intents", "--intents"),
         (["fit", "walks.csv"], "random_state", "--seed"),
-        (["infer", "walks.csv"], "max_intents", "--max-intents"),
+        (["infer", "walks.csv"], "max_intents", "--intents"),
         (["fit", "walks.csv"], "workers", "--workers"),
         (["fit", "walks.csv", "--set", "resp_tol=-1"], "resp_tol", "--set resp_tol"),
         (["fit", "walks.csv", "--set", "irl__gamma=2"], "gamma", "--gamma"),
@@ -95,3 +95,26 @@ def test_the_exit_code_is_2_and_nothing_is_printed(tmp_path, capsys):
         "--intents",
         0,
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "ending"),
+    [
+        (["fit", "walks.csv", "--gamma", "abc"], "got 'abc'"),
+        (["infer", "walks.csv", "--intents=none"], "got 'none'"),
+        (["fit", "walks.csv", "--cut", "0", "-k", "1"], "got '0'"),
+    ],
+)
+def test_an_invalid_number_is_in_the_message(words, ending, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.rstrip().endswith(ending)
+
+
+def test_one_number_of_intents_is_checked_before_the_data_are_read(capsys):
+    for words, value in ((["-k", "0"], 0), (["-k", "1-3"], "1-3"), (["-k", "few"], "few")):
+        with pytest.raises(SystemExit):
+            main(["fit", "absent.csv", *words, "--json"])
+        facts = json.loads(capsys.readouterr().err)
+        assert (facts["option"], facts["value"]) == ("--intents", value)

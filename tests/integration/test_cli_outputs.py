@@ -12,12 +12,13 @@ from limiirl import MDP, IntentMixture
 from limiirl.cli import main
 from tests.helpers import read_error
 
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs a named pipe among the files")
 RUN = "from limiirl.cli import main; main()"
 
 
 def write_steps(path: Path) -> None:
     rows = (f"w{i},{t},{s},g{i % 2}" for i in range(10) for t, s in enumerate([0, 1 + i % 2, 3]))
-    path.write_text("\n".join(["demo,t,state,group", *rows]) + "\n")
+    path.write_text("\n".join(["demo,t,state,group", *rows]) + "\n", encoding="ascii")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,9 @@ def folder(tmp_path_factory):
     main_in(root, ["fit", "steps.csv", "-k", "1", "--out", "mixture"])
     (root / "loop").symlink_to("loop")
     (root / "alias.csv").symlink_to("steps.csv")
-    os.mkfifo(root / "pipe.csv")
+    (root / "other_name.csv").hardlink_to(root / "steps.csv")  # as STEPS.CSV is where names ignore case
+    if os.name == "posix":
+        os.mkfifo(root / "pipe.csv")
     return root
 
 
@@ -56,8 +59,9 @@ def content(root):
         ("predict mixture steps.csv --out steps.csv", "--out"),
         ("predict mixture steps.csv --out ./mixture/../steps.csv", "--out"),
         ("predict mixture alias.csv --out steps.csv", "--out"),
+        ("predict mixture steps.csv --out other_name.csv", "--out"),
         ("predict mixture steps.csv --out mixture/labels.csv", "--out"),
-        ("predict mixture steps.csv --out pipe.csv", "--out"),
+        pytest.param("predict mixture steps.csv --out pipe.csv", "--out", marks=POSIX),
         ("predict mixture steps.csv --out nope/labels.csv", "--out"),
         ("fit steps.csv -k 1 --out steps.csv", "--out"),
         ("fit steps.csv -k 1 --out steps.csv/x", "--out"),
@@ -93,7 +97,7 @@ def test_loops_of_symbolic_links_are_reported(folder, capsys, words):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every folder")
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a folder that is not writable")
 def test_a_read_only_folder_is_reported_before_the_fit(folder, tmp_path, capsys):
     tmp_path.chmod(0o500)
     assert main_in(folder, ["fit", "steps.csv", "-k", "1", "--out", str(tmp_path / "x"), "--json"]) == 2
@@ -107,7 +111,7 @@ def test_a_mixture_is_saved_although_printing_fails(tmp_path, command):
     write_steps(tmp_path / "steps.csv")
     words = [sys.executable, "-c", RUN, command[0], "steps.csv", *command[1:], "--out", "mixture"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with Path("/dev/full").open("w") as full:
+    with Path("/dev/full").open("w", encoding="ascii") as full:
         ended = subprocess.run(
             words, cwd=tmp_path, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )

@@ -27,6 +27,7 @@ PROGRAMS = [
     "switching.md",
     "datasets.md",
     "covariates.md",
+    "environments.md",
 ]
 
 

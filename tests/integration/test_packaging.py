@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -37,16 +38,17 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, cwd=folder)
-    (built,) = folder.glob("*.whl")
-    return built
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and with the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    return folder
 
 
-# One test, so that one worker builds and one environment is made.
+# One test, so that one environment is made.
 @pytest.mark.slow
-def test_wheel_in_an_empty_environment_runs_the_readme_example_and_a_study(wheel: Path, tmp_path: Path):
+def test_wheel_in_an_empty_environment_runs_the_readme_example_and_a_study(dist: Path, tmp_path: Path):
+    (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata_name,) = [name for name in names if name.endswith(".dist-info/METADATA")]
@@ -68,6 +70,18 @@ def test_wheel_in_an_empty_environment_runs_the_readme_example_and_a_study(wheel
     output = run(python.with_name("limiirl"), "reproduce", "margin", "--repeats", "1", cwd=tmp_path)
     assert "5 trials run" in output
     assert "</html>" in (tmp_path / "run" / "report" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
+def test_sdist_holds_every_file_of_the_repository(dist: Path):
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    command = ["git", "-C", str(ROOT), "ls-files", "-z"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    tracked = {name for name in listing.split("\0") if name and not name.startswith(".")}
+    assert names ^ tracked == {"PKG-INFO", ".gitignore"}
 
 
 def check_contents(names: list[str]) -> None:

@@ -38,7 +38,7 @@ def test_turns_are_chosen_for_agents_that_do_not_turn(turning):
     choice = choose_features(RING, turning, MaxCausalEnt())
     assert choice.features == "states and turns"
     assert choice.scores["states and turns"] > choice.scores["states"] + 0.1
-    assert choice.mdp.feature_names[-1] == "turns back"
+    assert choice.mdp.feature_names[-1] == "turning back"
     assert choice.model.ridge_per == "step"
     assert choice.demos.n_steps == turning.n_steps
     theta = choice.model.fit_many(choice.mdp, choice.demos, np.ones((len(turning), 1)))[0]

@@ -338,7 +338,47 @@ class TestEnvironments:
         turned = compare_environments(MaxCausalEnt(), [one]).separate[0][:, [2, 0, 1]]
         np.testing.assert_allclose(report.separate[1].T @ report.separate[1], turned.T @ turned, atol=1e-9)
 
+    def choose(self, features, names=("a", "b"), scale=1.0) -> tuple[MDP, Demonstrations]:
+        """One choice between states with the given features, with equal probabilities at theta = 0."""
+        n = len(features)
+        phi = np.vstack([np.zeros(2), np.multiply(features, scale)])
+        mdp = MDP.from_edges([0] * n, range(1, n + 1), p0=[1] + [0] * n, state_features=phi, feature_names=names)
+        return mdp, Demonstrations.from_lists([[0, i] for i in range(1, n + 1)])
+
+    @pytest.mark.parametrize("scale", [1.0, [1e3, 1e-2]])
+    def test_condition_index_of_two_collinear_features(self, scale):
+        """For two features with correlation r, it is sqrt((1 + r) / (1 - r)), in any units."""
+        features = np.array([[1.0, 1.0], [2.0, 2.01], [3.0, 2.99], [4.0, 4.0]])
+        pair = self.choose(features, scale=scale)
+        model = MaxEnt(2, stop="terminal")
+        report = compare_environments(model, [pair])
+        r = np.corrcoef(features.T)[0, 1]
+        directions, indices = report.find_weak()
+        np.testing.assert_allclose(indices, [np.sqrt((1 + r) / (1 - r))], rtol=1e-6)
+        standardised = directions[0] * features.std(axis=0) * scale
+        np.testing.assert_allclose(standardised / standardised[0], [1.0, -1.0], rtol=1e-6)
+        np.testing.assert_allclose(report.information[0], 4.0 * np.cov((features * scale).T, bias=True), rtol=1e-9)
+        assert str(report).count("weakly identified") == 2
+        assert report.find_weak(threshold=1e6)[0].shape == (0, 2)
+
+    def test_another_environment_resolves_a_weak_direction(self):
+        model = MaxEnt(2, stop="terminal")
+        pairs = [self.choose([[1.0, 1.0], [2.0, 2.01], [3.0, 2.99]]), self.choose([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])]
+        report = compare_environments(model, pairs)
+        assert [len(report.find_weak(e)[0]) for e in (0, 1, None)] == [1, 0, 0]
+        theta = {"a": 0.5, "b": -0.2}
+        at = compare_environments(model, pairs, theta).information
+        expected = [len(demos) * model.hessian(mdp, [0.5, -0.2]) for mdp, demos in pairs]
+        np.testing.assert_allclose(at, expected, rtol=1e-9)
+
+    def test_null_directions_are_not_weak(self):
+        report = compare_environments(MaxEnt(2, stop="terminal"), [self.choose([[1.0, 2.0], [2.0, 4.0]])])
+        assert report.joint.shape == (1, 2)
+        assert report.find_weak()[0].shape == (0, 2)
+
     def test_invalid_arguments(self):
+        with raises(InvalidParameter, parameter="mdps"):
+            compare_environments(MaxCausalEnt(), [self.world(np.eye(3))]).find_weak()
         with raises(InvalidParameter, parameter="mdps", value=0):
             compare_environments(MaxCausalEnt(), [])
         with raises(InvalidParameter, parameter="theta", value="z"):

@@ -25,10 +25,11 @@ def test_a_temporary_folder_is_used_only_if_no_other_is_writable(tmp_path, monke
         environment = dict(extra)
         set_cache_folder(package, environment)
         assert environment == extra
-    environment = {"HOME": str(READ_ONLY)}
-    set_cache_folder(READ_ONLY, environment)
-    folder = Path(environment["NUMBA_CACHE_DIR"])
-    assert folder.parent == tmp_path
+    for home in ("~no such user", str(READ_ONLY)):
+        environment = {"HOME": home}
+        set_cache_folder(READ_ONLY, environment)
+        folder = Path(environment["NUMBA_CACHE_DIR"])
+        assert folder.parent == tmp_path
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)  # others may have written there
     environment = {"HOME": str(READ_ONLY)}

@@ -58,14 +58,14 @@ def test_turns_of_a_grid():
     assert turns[3, 4, 5] == {"straight"}
     assert turns[3, 4, 7] == {"left"}
     assert turns[3, 4, 1] == {"right"}
-    assert turns[3, 4, 3] == {"turns back"}
-    assert turns[3, 4, 4] == {"stays"}
-    assert turns[4, 4] == {"stays"}
+    assert turns[3, 4, 3] == {"turning back"}
+    assert turns[3, 4, 4] == {"staying"}
+    assert turns[4, 4] == {"staying"}
     assert turns[4, 4, 5] == set()  # no direction before
     assert turns[4, 5] == set()
-    assert turns[0, 1, 4, 5] == {"right", "alternates"}
+    assert turns[0, 1, 4, 5] == {"right", "alternating"}
     assert turns[0, 1, 4, 3] == {"left"}
-    assert turns[2, 1, 4, 3] == {"left", "alternates"}
+    assert turns[2, 1, 4, 3] == {"left", "alternating"}
     assert turns[3, 3, 4, 7] == {"left"}
 
 
@@ -74,8 +74,8 @@ def test_consecutive_turns():
     longer = augment(mdp, 2, keep=False)
     turns = active(longer, turn_features(longer, xy=xy, n_turns=2))
     assert turns[0, 1, 4, 5] == {"right after left"}
-    assert turns[0, 1, 4, 1] == {"turns back after left"}
-    assert turns[0, 1, 1, 1] == {"stays after stays"}
+    assert turns[0, 1, 4, 1] == {"turning back after left"}
+    assert turns[0, 1, 1, 1] == {"staying after staying"}
     assert turns[0, 1, 1, 4] == set()
 
 
@@ -96,7 +96,7 @@ def test_alternation_and_shape_of_a_tree():
     deep = MDP.from_edges([0, 0, 1, 1, 2, 3, 4, 3, 3, 5, 6], [1, 2, 3, 4, 0, 1, 1, 5, 6, 3, 3])
     longer = augment(deep, 2)
     turns = active(longer, turn_features(longer, root=0))
-    assert turns[0, 1, 3, 6] == {"down 2", "alternates"}
+    assert turns[0, 1, 3, 6] == {"down 2", "alternating"}
     assert turns[0, 1, 3, 5] == {"down 1"}
     assert turns[1, 3, 6] == {"down 2"}
     cycle = augment(MDP.from_edges([0, 1, 2], [1, 2, 0]), 1)
@@ -108,8 +108,8 @@ def test_turns_of_a_graph_per_group():
     longer = augment(TREE, 1)
     depth = np.floor(np.log2(np.arange(7) + 1)).astype(int)
     block = turn_features(longer, per=depth, scale=2.0)
-    assert block.names == ("turns back, 0", "turns back, 1", "turns back, 2")
-    assert active(longer, block)[3, 1, 3] == {"turns back, 1"}
+    assert block.names == ("turning back, 0", "turning back, 1", "turning back, 2")
+    assert active(longer, block)[3, 1, 3] == {"turning back, 1"}
     np.testing.assert_array_equal(block.values.data, 2.0)
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from itertools import permutations
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +15,8 @@ from scipy import stats
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.metrics import compare_groups, correct_p_values
 from tests.helpers import examples, raises
+
+mpl.use("agg")
 
 values = st.lists(st.integers(-4, 4), min_size=2, max_size=3)
 
@@ -145,3 +148,31 @@ class TestErrors:
             compare_groups([1.0, 2.0], ["a", "b"], correction="bonferroni")
         with raises(InvalidParameter, parameter="level"):
             compare_groups([1.0, 2.0], ["a", "b"], level=95.0)
+
+
+COLUMNS = {"share": [0.1, 0.3, 0.2, 0.8, 0.9, np.nan], "dwell": [5.0, 6.0, 7.0, 1.0, 2.0, 3.0]}
+
+
+class TestPlot:
+    """Figures of the values of groups."""
+
+    comparison = compare_groups(COLUMNS, list("bbbaaa"))
+
+    def test_points_and_means_are_those_of_the_groups(self):
+        figure = self.comparison.plot()
+        assert len(figure.axes) == 2
+        points = figure.axes[0].lines[0], figure.axes[0].lines[2]
+        np.testing.assert_allclose(points[0].get_ydata(), [0.8, 0.9], rtol=1e-12)
+        np.testing.assert_allclose(points[1].get_ydata(), [0.1, 0.2, 0.3], rtol=1e-12)
+        np.testing.assert_allclose(figure.axes[1].lines[1].get_ydata(), [2.0, 2.0], rtol=1e-12)
+        assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["a", "b"]
+        p = next(row.p_corrected for row in self.comparison.rows if row.quantity == "dwell")
+        assert f"{p:.2g}" in figure.axes[1].get_title()
+
+    def test_selected_quantities(self):
+        assert len(self.comparison.plot(["dwell"]).axes) == 1
+        several = compare_groups(COLUMNS, list("aabbcc"))
+        assert "p = " not in several.plot(["dwell"]).axes[0].get_title()
+        for quantities, value in ((["length"], "length"), ([], [])):
+            with raises(InvalidParameter, parameter="quantities", value=value):
+                self.comparison.plot(quantities)

@@ -116,7 +116,10 @@ def transition_rows(A: Float, B: Float, x: Float) -> Float:
 
 @dataclass
 class Problem:
-    """A random MDP, demonstrations, and parameters of a switching mixture with their rows x_t (n, m)."""
+    """A random MDP, demonstrations, and parameters of a switching mixture with their rows x_t (n, m).
+
+    With logits `first` (K, 1 + m), the first intent depends on the standardised covariates z (n, m) of the first step.
+    """
 
     mdp: MDP
     demos: Demonstrations
@@ -127,11 +130,26 @@ class Problem:
     B: Float
     x: Float
     covariates: Float | None
+    first: Float | None = None
+    z: Float | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the mixture."""
+        return {} if self.first is None else {"initial": "covariates"}
+
+    def initial_of(self, step: int) -> Float:
+        """P(z_0 = k) (K,) of the demonstration whose first step is `step`."""
+        if self.first is None or self.z is None:
+            return self.initial
+        weights = [math.exp(c[0] + float(c[1:] @ self.z[step])) for c in self.first]
+        return np.array(weights) / math.fsum(weights)
 
     def start(self) -> SimpleNamespace:
         """The parameters in the form that `init` accepts."""
         logits = SimpleNamespace(A=self.A, B=self.B)
-        return SimpleNamespace(initial_=self.initial, thetas_=self.thetas, logits_=logits, transition_=None)
+        names = {"initial_": self.initial, "thetas_": self.thetas, "logits_": logits, "initial_logits_": self.first}
+        return SimpleNamespace(**names, transition_=None)
 
     def enumerate(self, thetas: Float | None = None) -> list[Sequences]:
         """All sequences of each demonstration."""
@@ -139,7 +157,7 @@ class Problem:
         result, first = [], 0
         for table in emissions:
             rows = [transition_rows(self.A, self.B, self.x[first + t]) for t in range(len(table) - 1)]
-            result.append(Sequences.of(self.initial, np.array(rows).reshape(-1, *self.A.shape), table))
+            result.append(Sequences.of(self.initial_of(first), np.array(rows).reshape(-1, *self.A.shape), table))
             first += len(table)
         return result
 
@@ -150,6 +168,7 @@ def random_problem(
     n_intents: int = 2,
     recorded: str = "all",
     lengths: tuple[int, ...] = (1, 4, 6),
+    initial: str = "constant",
 ) -> Problem:
     """Draw a problem with 4 states, 3 actions and demonstrations with the given numbers of decisions.
 
@@ -180,4 +199,9 @@ def random_problem(
         covariates = rng.normal(size=(n, m)) * [1.0, 30.0] + [5.0, 0.0]
         x, B = (covariates - covariates.mean(axis=0)) / covariates.std(axis=0), rng.normal(size=(K, m))
     thetas = 2.0 * rng.normal(size=(K, d))
-    return Problem(mdp, demos, kind, rng.dirichlet(np.ones(K)), thetas, A, B, x, covariates)
+    start, first, z = rng.dirichlet(np.ones(K)), None, None
+    if initial == "covariates":
+        covariates = rng.normal(size=(n, m)) if covariates is None else covariates
+        z = (covariates - covariates.mean(axis=0)) / covariates.std(axis=0)
+        first = np.vstack([np.zeros(1 + m), rng.normal(size=(K - 1, 1 + m))])
+    return Problem(mdp, demos, kind, start, thetas, A, B, x, covariates, first, z)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
+from limiirl.demos import combine_environments
 from limiirl.errors import ConvergenceWarning, InvalidDemos, InvalidParameter, MissingFile
 from limiirl.kernels.e_step import Rows
 from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
@@ -245,6 +246,13 @@ def test_a_streamed_mixture_predicts_saves_and_loads(tmp_path):
     assert mix.summary(demos).n_free > 0
     with raises(InvalidParameter, parameter="demos"):
         mix.summary()
+
+
+def test_several_environments_are_rejected(tmp_path):
+    demos, _ = walks(20, seed=9)
+    mdp, joint = combine_environments([(crossings(), demos), (crossings(), demos)])
+    with raises(InvalidParameter, parameter="mdp", value=("0", "1")):
+        fit_streamed(mixture(), mdp, write_features(mdp, [joint], tmp_path))
 
 
 class Own(MaxEnt):

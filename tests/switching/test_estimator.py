@@ -1,14 +1,16 @@
 """`SwitchingMixture`: EM, restarts, invariances, conventions of scikit-learn, and invalid input."""
 
+import copy
 from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from sklearn.base import clone
 
-from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SwitchingMixture
+from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SwitchingMixture, select_switching
 from limiirl.errors import (
     ConvergenceWarning,
     DegenerateIntentWarning,
@@ -134,6 +136,81 @@ class TestFit:
             SwitchingMixture(2, MODEL, random_state=0).fit(mdp, d) for d in (demos, demos.replace(actions=None))
         )
         np.testing.assert_array_equal(one.thetas_, two.thetas_)
+
+
+class TestFirstIntent:
+    """Probabilities of the first intent by covariates of the demonstrations."""
+
+    def data(self, n_demos=150, length=10):
+        """Agents prefer action 0 or 1; the first preference depends on age, and switches are rare."""
+        rng = np.random.default_rng(5)
+        mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        age = rng.normal(4.0, 2.0, size=n_demos)
+        intent = (rng.random(n_demos) < expit(0.5 + 0.8 * (age - 4.0))).astype(int)
+        actions = []
+        for first in intent:
+            z = (first + np.cumsum(rng.random(length) < 0.1)) % 2
+            actions.append((rng.random(length) < np.where(z == 1, 0.1, 0.85)).astype(int).tolist())
+        return mdp, Demonstrations.from_lists([[0] * (length + 1)] * n_demos, actions), age
+
+    def mixture(self, **options):
+        given = {"initial": "covariates", "switching_ridge": 1e-6, "random_state": 0} | options
+        return SwitchingMixture(2, MaxCausalEnt(ridge=1e-6), **given)
+
+    def test_coefficients_are_recovered_and_maximise_the_likelihood(self):
+        mdp, demos, age = self.data()
+        table = {"demo": np.arange(len(demos)), "age": age}
+        sw = self.mixture().fit(mdp, demos, covariates=table)
+        towards = int(np.argmax(sw.thetas_[:, 0]))  # intent 1 of the simulation avoids action 1
+        coefficient = sw.initial_logits_[1, 1] / age.std() * (1 if towards == 1 else -1)
+        error = sw.standard_errors().initial_logits[1, 1] / age.std()
+        assert abs(coefficient - 0.8) < 3.0 * error
+        assert error < 0.3
+        assert sw.n_free_ == self.mixture(initial="constant").fit(mdp, demos).n_free_ + 1
+        best = sw.score(demos, table)
+        constant = self.mixture(initial="constant").fit(mdp, demos).score(demos)
+        assert best > constant + 1e-3
+        for change in np.eye(4).reshape(4, 2, 2)[2:]:
+            for sign in (-0.05, 0.05):
+                moved = copy.copy(sw)
+                moved.initial_logits_ = sw.initial_logits_ + sign * change
+                assert moved.score(demos, table) < best
+
+    def test_delta_method_of_the_initial_probabilities(self):
+        mdp, demos, age = self.data(60)
+        errors = self.mixture().fit(mdp, demos, covariates=np.repeat(age, 10)[:, None]).standard_errors()
+        estimate = errors.delta_method(lambda initial, thetas, transition: initial)
+        np.testing.assert_allclose(estimate.error, errors.initial, rtol=1e-5)
+
+    def test_summary_files_and_selection(self, tmp_path):
+        mdp, demos, age = self.data(40)
+        table = {"demo": np.arange(40), "age": age}
+        sw = self.mixture(switching="covariates", switching_ridge=1.0).fit(mdp, demos, covariates=table)
+        summary = sw.summary()
+        assert summary.initial_names == summary.covariate_names == ("age",)
+        assert np.isfinite(summary.initial_coefficient_errors[1, 0])
+        frame = summary.to_frame()
+        assert (frame.parameter == "initial_coefficient").sum() == 2
+        sw.save(tmp_path / "sw")
+        again = SwitchingMixture.load(tmp_path / "sw")
+        np.testing.assert_array_equal(again.predict_proba(demos, table), sw.predict_proba(demos, table))
+        assert again.initial == "covariates"
+        start = self.mixture(init=again, max_iter=0, switching_ridge=1.0).fit(mdp, demos, covariates=table)
+        np.testing.assert_allclose(start.initial_logits_, sw.initial_logits_, rtol=1e-12)
+        template = SwitchingMixture(2, MaxCausalEnt(ridge=1e-6), initial="covariates", random_state=0)
+        selection = select_switching(mdp, demos, [2], mixture=template, covariates=table, folds=2)
+        assert np.isfinite(selection.rows[0].held_out)
+        assert selection.best.initial_logits_.shape == (2, 2)
+
+    def test_one_demonstration_and_errors(self):
+        mdp, demos, _ = self.data(1, 40)
+        x = np.random.default_rng(0).normal(size=(40, 1))
+        sw = self.mixture(switching_ridge=1.0).fit(mdp, demos, covariates=x)
+        assert sw.initial_.sum() == pytest.approx(1.0)
+        with raises(InvalidParameter, parameter="covariates"):
+            self.mixture().fit(mdp, demos)
+        with raises(InvalidParameter, parameter="switching"):
+            sw.transition_at([[0.0]])
 
 
 class TestInvariance:
@@ -276,6 +353,7 @@ class TestInvalid:
         [
             *(("n_intents", value) for value in (0, -1, 1.5, True, "2")),
             *(("switching", value) for value in ("markov", None, 3)),
+            *(("initial", value) for value in ("state", None)),
             *(("switching_ridge", value) for value in (np.nan, -1.0, np.inf, "1")),
             *(("window", value) for value in (0, 2.5)),
             *(("n_init", value) for value in (0, -2)),

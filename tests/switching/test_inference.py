@@ -18,7 +18,7 @@ KINDS = ("homogeneous", "state", "covariates")
 def fix_parameters(problem, **options):
     """A mixture whose fitted parameters are those of the problem: EM without iterations."""
     K = len(problem.initial)
-    options = {"irl": MaxCausalEnt(), "max_iter": 0} | options
+    options = {"irl": MaxCausalEnt(), "max_iter": 0} | problem.options | options
     mixture = SwitchingMixture(K, options.pop("irl"), problem.kind, problem.start(), **options)
     return mixture.fit(problem.mdp, problem.demos, covariates=problem.covariates)
 
@@ -27,13 +27,14 @@ def cases():
     for kind in KINDS:
         for recorded in ("all", "some", "none"):
             for K, seed in ((2, 0), (3, 1)):
-                yield pytest.param((kind, recorded, K, seed), id=f"{kind}-{recorded}-{K}")
+                yield pytest.param((kind, recorded, K, seed, "constant"), id=f"{kind}-{recorded}-{K}")
+        yield pytest.param((kind, "some", 3, 2, "covariates"), id=f"{kind}-first-by-covariates")
 
 
 @pytest.fixture(params=list(cases()))
 def problem(request):
-    kind, recorded, K, seed = request.param
-    return random_problem(seed, kind, K, recorded)
+    kind, recorded, K, seed, initial = request.param
+    return random_problem(seed, kind, K, recorded, initial=initial)
 
 
 def test_likelihood_equals_the_sum_over_sequences(problem):
@@ -109,6 +110,8 @@ class TestCompareGroups:
         assert rows["switches per 100 steps"].mean_first > 2 * rows["switches per 100 steps"].mean_second
         assert rows["dwell time, intent 0"].difference < 0.0
         assert rows["share of steps, intent 0"].p > 0.05
+        assert "share of steps, intent 1" not in rows  # one share determines the other
+        assert set(rows) < set(sw.group_dynamics(demos, None).quantities)
         assert result.groups == tuple("01234567")
 
     def test_condition_can_be_a_mapping_and_groups_can_be_given(self, fitted):

@@ -20,9 +20,10 @@ KINDS = ("homogeneous", "state", "covariates")
 
 def build(problem: Problem, ridge: float = 0.0) -> SwitchingInformation:
     x = None if problem.covariates is None else problem.x
-    own = SwitchingProblem(MaxCausalEnt(ridge=ridge), problem.mdp, problem.demos, problem.kind, x)
+    x, initial = (problem.z, "covariates") if problem.z is not None else (x, "constant")
+    own = SwitchingProblem(MaxCausalEnt(ridge=ridge), problem.mdp, problem.demos, problem.kind, x, initial)
     K = len(problem.initial)
-    parameters = Parameters(problem.initial, problem.thetas, Logits(problem.A, problem.B))
+    parameters = Parameters(problem.initial, problem.thetas, Logits(problem.A, problem.B), problem.first)
     free = free_parameters(own.model, problem.mdp, np.full(K, 1.0 / K), problem.thetas, own.n_steps)
     return SwitchingInformation(own, parameters, ridge, free)
 
@@ -30,21 +31,24 @@ def build(problem: Problem, ridge: float = 0.0) -> SwitchingInformation:
 def compute_log_prob(problem: Problem, values: np.ndarray) -> float:
     """The log-likelihood at parameters in the order initial, thetas, A, B."""
     parts, start = [], 0
-    for array in (problem.initial, problem.thetas, problem.A, problem.B):
+    for array in (problem.initial if problem.first is None else problem.first, problem.thetas, problem.A, problem.B):
         parts.append(values[start : start + array.size].reshape(array.shape))
         start += array.size
-    moved = Problem(problem.mdp, problem.demos, problem.kind, *parts, problem.x, problem.covariates)
+    first, parts[0] = (None, parts[0]) if problem.first is None else (parts[0], problem.initial)
+    moved = Problem(problem.mdp, problem.demos, problem.kind, *parts, problem.x, problem.covariates, first, problem.z)
     return sum(one.log_prob for one in moved.enumerate())
 
 
 def parameters_of(problem: Problem) -> np.ndarray:
-    return np.concatenate([np.ravel(x) for x in (problem.initial, problem.thetas, problem.A, problem.B)])
+    first = problem.initial if problem.first is None else problem.first
+    return np.concatenate([np.ravel(x) for x in (first, problem.thetas, problem.A, problem.B)])
 
 
 @pytest.mark.parametrize("recorded", ["all", "some"])
+@pytest.mark.parametrize("initial", ["constant", "covariates"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_score_and_information_equal_differences_of_the_enumerated_likelihood(kind, recorded):
-    problem = random_problem(11, kind, 2, recorded, lengths=(3, 4))
+def test_score_and_information_equal_differences_of_the_enumerated_likelihood(kind, initial, recorded):
+    problem = random_problem(11, kind, 2, recorded, lengths=(3, 4), initial=initial)
     own, at, h = build(problem), parameters_of(problem), 2e-3
     counts = own.count()
     basis = own.basis(counts)

@@ -9,7 +9,7 @@ import pytest
 from limiirl import Demonstrations, MaxCausalEnt, SwitchingMixture, select_intents, select_switching
 from limiirl.baselines import MarkovChain, NGram, Uniform
 from limiirl.demos import Groups
-from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidParameter, SelectionInterrupted
 from limiirl.mixture import validate
 from limiirl.switching import SwitchingRow
 from limiirl.switching.selection import SwitchingSelectionProblem, _folds, mean_per_step, recommend_setting
@@ -44,6 +44,22 @@ def test_two_intents_are_recommended(selection):
     assert selection.best.n_demos_ == 8
     by_k = {k: max(row.held_out for row in selection.rows if row.n_intents == k) for k in (1, 2)}
     assert by_k[2] > by_k[1] + 0.05
+
+
+def test_an_interrupt_keeps_the_settings_whose_folds_are_complete(data):
+    def stop(done, total, message):
+        if done == 3 * 4 + 4 + 2:  # the baselines, K = 1, and half of K = 2
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        select(data, progress=stop)
+    assert isinstance(caught.value, SelectionInterrupted)
+    partial, whole = caught.value.selection, select(data, (1,))
+    assert [row.model for row in partial.rows] == [row.model for row in whole.rows]
+    assert partial.rows[0].held_out == whole.rows[0].held_out
+    assert partial.recommended.n_intents == 1
+    assert [setting.n_intents for setting in partial.missing] == [2]
+    assert not hasattr(partial.best, "thetas_")
 
 
 def test_scores_are_those_of_fits_without_the_fold(data):

@@ -1,12 +1,14 @@
 """`SwitchingSummary`: numbers, tables and text."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from limiirl import SwitchingMixture
+from limiirl.errors import InvalidDemos
 from limiirl.switching.information import SwitchingErrors
 from tests.switching.test_estimator import MODEL, switch
 
@@ -32,6 +34,24 @@ def test_fields_are_those_of_the_mixture(fitted):
     np.testing.assert_array_equal(summary.n_segments, np.bincount(sw.segments(demos).intent))
     assert (summary.n_starts, summary.n_demos, summary.n_steps) == (2, 4, 400)
     assert summary.bic == sw.bic()
+
+
+def test_other_objects_are_not_demonstrations(fitted):
+    with pytest.raises(InvalidDemos) as caught:
+        fitted[0].summary(3)
+    assert caught.value.parameter == "demos"
+
+
+def test_only_marks_in_the_table_are_explained(fitted):
+    summary = replace(fitted[0].summary(), status=np.array([["contrast", "bound"]] * 2))
+    marked = replace(summary, errors=np.full((2, 2), np.nan))
+    assert [("(contrast)" in str(one), "(bound)" in str(one)) for one in (summary, marked)] == [
+        (False, False),
+        (True, True),
+    ]
+    many = replace(marked, feature_names=("a",) * 41, thetas=np.ones((2, 41)), errors=np.ones((2, 41)))
+    many.errors[:, -1] = np.nan
+    assert "(bound)" not in str(replace(many, status=np.full((2, 41), "bound")))
 
 
 def test_frame_has_one_row_per_parameter(fitted):

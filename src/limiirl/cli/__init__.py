@@ -72,7 +72,7 @@ add_command(app, mixtures.fit, "fit demos.parquet --mdp town.npz --intents 3 --o
 add_command(app, mixtures.switch, "switch recordings.csv --intents 3 --by-group --report page --out intents")
 add_command(app, mixtures.predict, "predict intents new_demos.parquet --out labels.csv")
 add_command(app, mixtures.evaluate, "evaluate intents test_demos.parquet --truth truth.json")
-add_command(app, mixtures.select, "select demos.parquet --mdp town.npz --max-intents 6 --plot criteria.png")
+add_command(app, mixtures.select, "select demos.parquet --mdp town.npz --intents 1-6 --plot criteria.png")
 add_command(app, mixtures.infer, "infer demos.parquet --mdp town.npz --model MaxCausalEnt --out intents")
 app.add_typer(roads.app, name="roads")
 app.add_typer(stream.app, name="stream")

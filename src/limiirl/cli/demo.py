@@ -80,9 +80,9 @@ def describe_study(store: Store[Record]) -> str:
     lines = []
     for results in gather(store):
         n = len(results.seeds)
-        worlds = "1 world" if n == 1 else f"{n} worlds, ± half-width of the 95 % interval"
+        worlds = "1 world" if n == 1 else f"{n} worlds, with 95 % intervals"
         lines += [f"Test trajectories assigned to the correct intent by initialisation ({worlds}):", ""]
-        lines += [f"  {method:<24} {text:>13}" for method, text in accuracy_rows(results)]
+        lines += [f"  {method:<24} {text:>18}" for method, text in accuracy_rows(results)]
         lines += ["", *wrap(compare_initialisations(results), 110)]
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import typer
 
+from limiirl._validation import check_count
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
@@ -184,6 +185,21 @@ def parse_columns(text: str | None) -> dict[str, str] | None:
             raise InvalidParameter.of("columns", text, rule)
         columns[name] = column
     return columns
+
+
+def parse_number(text: str) -> int:
+    """Parse the value of --intents of a command that fits one number of intents.
+
+    >>> parse_number("3")
+    3
+    """
+    try:
+        return check_count(int(text), "n_intents")
+    except ValueError as error:
+        if isinstance(error, InvalidParameter):
+            raise
+        remedy = f"To compare numbers, use `limiirl select --intents {text}`." if "-" in text else ""
+        raise InvalidParameter.of("n_intents", text, "must be a whole number", remedy=remedy) from None
 
 
 def parse_numbers(text: str) -> list[int]:
@@ -366,13 +382,12 @@ def _check_output(out: Path, option: str, inputs: tuple[Path | None, ...]) -> No
     """Raise if an output path equals an input path or is inside it, or if its folder is not writable."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         out.stat()  # raise OSError for a loop of symbolic links or a name that is too long
-    target = os.path.realpath(out)
+    target = Path(os.path.realpath(out))
     for given in inputs:
-        source = "" if given is None else os.path.realpath(given)
-        if given is not None and (target == source or target.startswith(source + os.sep)):
+        if given is not None and _is_within(target, Path(os.path.realpath(given))):
             rule = f"must not overwrite the input {given}"
             raise InvalidFile.of(option, str(out), rule, remedy="Pass another output.")
-    folder = Path(target).parent
+    folder = target.parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     if not folder.is_dir():
@@ -382,6 +397,12 @@ def _check_output(out: Path, option: str, inputs: tuple[Path | None, ...]) -> No
     else:
         return
     raise InvalidFile(f"--{option} {out} {reason}", parameter=option, value=str(out))
+
+
+def _is_within(path: Path, other: Path) -> bool:
+    """Return True if a path is another path or inside it, also if its name differs in upper and lower case only."""
+    places = (path, *path.parents)
+    return other in places or (other.exists() and any(place.exists() and place.samefile(other) for place in places))
 
 
 def command_line(context: typer.Context) -> str:

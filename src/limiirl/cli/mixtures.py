@@ -16,6 +16,7 @@ from limiirl.cli.inputs import (
     configure,
     get_groups,
     make_mixture,
+    parse_number,
     parse_numbers,
     read_covariates,
     read_demos,
@@ -31,9 +32,10 @@ from limiirl.cli.pages import (
     read_condition,
     read_step_columns,
     record_warnings,
+    resolve_cut,
     write_page,
 )
-from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.errors import InvalidFile, InvalidParameter, SelectionInterrupted
 
 if TYPE_CHECKING:
     from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture, SwitchingMixture
@@ -47,6 +49,8 @@ _MANY_COUNTS = 1_000_000
 _MAX_ITER = 500
 # `select` fits many mixtures and compares likelihoods: EM also ends at this gain in nats per demonstration or group.
 _SELECT_TOL = 1e-5
+# Exit status of a command that was interrupted.
+_INTERRUPTED = 130
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
@@ -59,6 +63,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
     covariates: options.Covariates = None,
+    covariance: options.Covariance = "observed",
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = None,
     init: options.Init = "kmeans",
@@ -80,17 +85,21 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     their coefficients are printed. With --executor or --workers, the initialisations run in parallel, which does not
     change the result.
     """
-    from limiirl.mixture import to_plain
+    from limiirl._validation import check_choice
+    from limiirl.mixture import COVARIANCES, to_plain
 
+    check_choice(covariance, "covariance", COVARIANCES)
+    number = parse_number(n_intents)
     check_exists(demos)
     check_target(out, demos, mdp, state_features, covariates)
     check_report(report, out, demos, mdp, state_features, covariates)
     backend = options.resolve_executor(executor, workers, scheduler)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
+    get_groups(data, covariance == "cluster", "--covariance")  # raises before the fit if there are no groups
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     parameters["max_iter"] = _MAX_ITER
-    mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
+    mixture = make_mixture(number, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     groups, table = get_groups(data, by_group), read_covariates(covariates)
@@ -99,7 +108,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     membership = mixture.membership_
     more = {} if membership is None else {"membership": to_plain(membership.to_dict())}
-    _save(mixture, out, as_json, more, "", "" if membership is None else f"\n\n{membership}")
+    after = "" if membership is None else f"\n\n{membership}"
+    _save(mixture, out, as_json, more, "", after, covariance=covariance)
     write_page(context, report, mixture, warned=warned)
 
 
@@ -111,7 +121,9 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
-    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Maximum number of intents.")] = 10,
+    max_intents: Annotated[
+        int, typer.Option("--intents", "--max-intents", "-k", min=1, help="Maximum number of intents.")
+    ] = 10,
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = None,
     init: options.Init = "kmeans",
@@ -189,7 +201,8 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     """Fit intents that switch within recordings.
 
     Compares the numbers of intents, and models without rewards, on held-out recordings; prints the table, a summary
-    with dwell times, and the comparison of groups; and saves the recommended mixture.
+    with dwell times, and the comparison of groups; and saves the recommended mixture. Ctrl-C ends the comparison and
+    prints the numbers of intents that are complete.
     """
     from limiirl import SwitchingMixture, select_switching
     from limiirl._validation import check_choice
@@ -226,7 +239,13 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
         common: dict[str, Any] = {"groups": groups, "covariates": X}
         if n_folds > 1:
             common |= {"folds": n_folds, "seed": seed, "executor": backend, "progress": progress}
-            selection = select_switching(world, data, numbers, mixture=template, **common)
+            try:
+                selection = select_switching(world, data, numbers, mixture=template, **common)
+            except SelectionInterrupted as interrupt:
+                partial = interrupt.selection
+                options.echo(json.dumps(partial.to_dict()) if as_json else str(partial))
+                options.echo("Interrupted: no mixture was saved. Pass the number of intents with --intents.", err=True)
+                raise typer.Exit(_INTERRUPTED) from None
         mixture = (
             template.set_params(progress=progress).fit(world, data, **common) if selection is None else selection.best
         )
@@ -336,11 +355,12 @@ def _save(
     more: dict[str, Any],
     before: str,
     after: str = "",
+    **options_of_summary: Any,
 ) -> None:
     """Save a mixture and print its summary."""
     mixture.set_params(progress=None)
     mixture.save(out)  # save before printing, because printing fails if a pipe is closed
-    summary = mixture.summary()
+    summary = mixture.summary(**options_of_summary)
     if as_json:
         options.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
     else:
@@ -391,8 +411,9 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     if segments is not None:
         rule = f"requires a mixture written by `limiirl switch`; {mixture} has one intent per demonstration"
         raise InvalidParameter.of("segments", str(segments), rule, remedy="Omit --segments.")
-    data = read_demos(demos, columns, cut)
-    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    fitted = IntentMixture.load(mixture)
+    data = read_demos(demos, columns, resolve_cut(cut, fitted))
+    groups, known = get_groups(data, by_group), read_covariates(covariates)
     more = read_condition(demos, condition, columns)
     if more and partial:
         rule = "cannot be combined with prefixes of trajectories"
@@ -417,7 +438,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
-    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
+    covariates: options.Covariates = None,
+    n_intents: options.Range = "6",
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
     resamples: Annotated[int, typer.Option(help="Number of resamples for the stability criterion; 0 for none.")] = 10,
     model: options.Model = None,
@@ -439,18 +461,22 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Select the number of intents by cross-validation.
 
-    Also prints BIC, stability and other criteria. If there are many demonstrations, or with --executor or --workers,
-    the fits run in parallel, which does not change the result.
+    Also prints BIC, stability and other criteria. With --covariates, the mixture weights depend on covariates. If
+    there are many demonstrations, or with --executor or --workers, the fits run in parallel, which does not change the
+    result. Ctrl-C ends the comparison, prints the numbers of intents that are complete, and writes --plot and --out.
     """
     from limiirl import select_intents
 
     check_exists(demos)
-    check_target(out, demos, mdp, state_features)
-    check_report(report, out, demos, mdp, state_features)
+    check_target(out, demos, mdp, state_features, covariates)
+    check_report(report, out, demos, mdp, state_features, covariates)
     check_file(plot, demos, mdp, option="plot")
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
     backend = options.resolve_executor(executor, workers, scheduler)
+    numbers = parse_numbers(n_intents)
+    if len(numbers) == 1:
+        numbers = list(range(1, numbers[0] + 1))
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "max_iter": _MAX_ITER, "likelihood_tol": _SELECT_TOL}
@@ -464,20 +490,25 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         and data.n_transitions * world.n_features >= _MANY_COUNTS
     ):
         backend = options.resolve_executor("local", None, None)
+    stopped = False
     with show_progress("fits") as progress:
-        selection = select_intents(
-            world,
-            data,
-            range(1, max_intents + 1),
-            mixture=mixture,
-            groups=get_groups(data, by_group),
-            fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
-            folds=folds,
-            resamples=resamples,
-            seed=seed,
-            progress=progress,
-            executor=backend,
-        )
+        try:
+            selection = select_intents(
+                world,
+                data,
+                numbers,
+                mixture=mixture,
+                groups=get_groups(data, by_group),
+                fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
+                covariates=read_covariates(covariates),
+                folds=folds,
+                resamples=resamples,
+                seed=seed,
+                progress=progress,
+                executor=backend,
+            )
+        except SelectionInterrupted as interrupt:
+            selection, stopped = interrupt.selection, True
     if plot is not None:
         selection.plot().savefig(plot, dpi=150)
     if out is not None:
@@ -489,6 +520,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         options.echo(f"Plot: {plot}", err=True)
     if out is not None:
         options.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
+    if stopped:
+        raise typer.Exit(_INTERRUPTED)
     write_page(context, report, selection.best, selection=selection)
 
 
@@ -519,6 +552,8 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_report(report, mixture, demos, truth, covariates)
     ensemble = None if truth is None else RewardEnsemble.load(check_exists(truth))
+    fitted = IntentMixture.load(mixture)
+    cut = resolve_cut(cut, fitted)
     data = read_demos(demos, columns, cut) if labels is None else read_labelled(demos, labels, columns, cut)
     if not isinstance(data, Demonstrations):
         raise InvalidFile(
@@ -526,7 +561,7 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
             parameter="demos",
             value=str(demos),
         )
-    fitted, groups, known = IntentMixture.load(mixture), get_groups(data, by_group), read_covariates(covariates)
+    groups, known = get_groups(data, by_group), read_covariates(covariates)
     scores = evaluate_mixture(fitted, data, truth=ensemble, groups=groups, covariates=known)
     options.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
     write_page(context, report, fitted, data, groups, evaluation=scores, covariates=known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,9 +60,15 @@ Gamma = Annotated[
     float | None,
     typer.Option(help="Discount factor of the estimated MDP. [default: 0.99 for MaxCausalEnt and MLIRL, otherwise 1]"),
 ]
-NIntents = Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")]
+NIntents = Annotated[str, typer.Option("--intents", "-k", metavar="K", help="Number of intents.")]
 Numbers = Annotated[
     str, typer.Option("--intents", "-k", metavar="K", help="Number of intents, or a range to compare, such as 1-6.")
+]
+Range = Annotated[
+    str,
+    typer.Option(
+        "--intents", "--max-intents", "-k", metavar="K", help="Numbers of intents to compare, such as 1-6; 6 is 1-6."
+    ),
 ]
 Switching = Annotated[
     str,
@@ -72,6 +79,10 @@ StepCovariates = Annotated[
     typer.Option(
         metavar="COLUMN,...", help="Columns on which the probabilities of switching depend; replaces --switching."
     ),
+]
+Covariance = Annotated[
+    str,
+    typer.Option(help="Standard errors: observed (information), robust, or cluster (robust, clustered by group)."),
 ]
 Condition = Annotated[
     str | None,
@@ -142,6 +153,17 @@ def echo(text: str, *, err: bool = False) -> None:
 
 class _Command(TyperCommand):
     """Command whose help omits braces, types and "[required]" of arguments, and "range" in types."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; the message for an invalid value ends with the value."""
+        words = [piece for word in args for piece in (word.split("=", 1) if word.startswith("--") else [word])]
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            options = () if error.param is None else error.param.opts
+            given = [value for name, value in pairwise(words) if name in options]
+            error.message += f"; got {given[-1]!r}" if given else ""
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the options and arguments of the usage line."""

@@ -76,8 +76,13 @@ def describe_data(
     demos: Path, out: Path, columns: str | None, cut: int | None, by_group: bool, **more: str | None
 ) -> dict[str, Any]:
     """Return the path of a file relative to the folder of a mixture, its checksum, and the options that read it."""
-    path = os.path.relpath(os.path.realpath(demos), os.path.realpath(out))
-    return {"path": path, "sha256": _sha256(demos), "columns": columns, "cut": cut, "by_group": by_group} | more
+    file = os.path.realpath(demos)
+    try:
+        path = os.path.relpath(file, os.path.realpath(out))
+    except ValueError:  # on another drive of Windows, to which no relative path leads
+        path = file
+    facts = {"path": Path(path).as_posix(), "sha256": _sha256(demos)}
+    return facts | {"columns": columns, "cut": cut, "by_group": by_group} | more
 
 
 def _sha256(path: Path) -> str:
@@ -95,6 +100,14 @@ def find_data(folder: Path, recorded: dict[str, Any] | None) -> tuple[Path | Non
     if _sha256(path) != recorded["sha256"]:
         return None, f"The mixture was fitted to {path}, which has changed."
     return path, ""
+
+
+def resolve_cut(cut: int | None, mixture: Any) -> int | None:
+    """Return the value of --cut, by default that of the fit, which is then printed to stderr."""
+    recorded = None if mixture.data_file_ is None else mixture.data_file_["cut"]
+    if cut is None and recorded is not None:
+        echo(f"Recordings are cut into pieces of at most {recorded} steps, as for the fit (--cut).", err=True)
+    return recorded if cut is None else cut
 
 
 def is_mixture(folder: Path) -> bool:

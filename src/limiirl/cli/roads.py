@@ -300,9 +300,9 @@ def _print_fit(
     options.echo(f"Model: {_MODEL_LINES[model]}.")
     if result.selection is None:  # with --intents select, the table of criteria contains the number of clusters
         capped = ", the maximum; use --intents select to cross-validate" if result.capped else ""
-        options.echo(f"The stick-breaking GMM finds {plural(result.n_clusters, 'cluster')}{capped}.")
+        options.echo(f"Number of styles estimated by a Gaussian mixture of trip features: {result.n_clusters}{capped}.")
     if excluded:
-        options.echo(format_facts({"excluded trips": excluded}))
+        options.echo(format_facts({"excluded paths (a trip may have several)": excluded}))
     if result.selection is not None:
         options.echo(f"\n{result.selection}\n")
     options.echo(str(result.mixture.summary()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from limiirl.roads import RoadNetwork
 
 _MOST_STREETS = 8  # in an error message
+_MOST_DESTINATIONS = 5
 _GIVEN_ENDS = (
     "The styles were fitted with MaxEnt. Routes are predicted with DestinationMaxEnt and a constant reward per "
     "segment, which reproduces the mean length of the trips."
@@ -76,7 +78,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     example = forecast_example(
         forecaster, roads, demos[index].states, title=f"Trip {name}", fraction=fraction, k=routes
     )
-    likely = sorted(zip(example.probability.tolist(), example.destinations.tolist(), strict=True), reverse=True)[:5]
+    likely = sorted(zip(example.probability.tolist(), example.destinations.tolist(), strict=True), reverse=True)
     facts = {
         "trip": name,
         "known_segments": len(example.driven),
@@ -86,7 +88,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
         "styles": example.intents.tolist(),
         "next": [_street(roads, s, p) for s, p in sorted(example.turns, key=lambda turn: -turn[1])],
         "routes": [{"probability": p, "km": _km(roads, path), "segments": path.tolist()} for path, p in example.routes],
-        "destinations": [_street(roads, s, p) for p, s in likely],
+        "destinations": [_street(roads, s, p) for p, s in likely[:_MOST_DESTINATIONS]],
     }
     echo(json.dumps(facts) if as_json else "\n".join(_format_forecast(roads, example, facts)))
     write_geojson(example.routes, roads, geojson, as_json)
@@ -109,8 +111,11 @@ def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[s
     for (path, p), route in zip(example.routes, facts["routes"], strict=True):
         streets = ", ".join(list_street_names(roads, path)[:3])
         yield f"  route       {p:.1%}: {route['km']:.1f} km to the destination" + (f" via {streets}" if streets else "")
-    for end in facts["destinations"]:
-        yield f"  destination {end['probability']:.1%}: {describe_street(roads, end['segment'])}"
+    by_street = Counter[str]()  # several segments may be on one street
+    for segment, p in zip(example.destinations.tolist(), example.probability.tolist(), strict=True):
+        by_street[describe_street(roads, segment)] += p
+    for street, p in by_street.most_common(_MOST_DESTINATIONS):
+        yield f"  destination {p:.1%}: {street}"
 
 
 def _other_trips(demos: Demonstrations, index: int) -> Demonstrations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,14 +146,35 @@ def sample_demos(demos: Any, n: int | None, seed: int) -> Any:
     return demos[np.sort(np.random.default_rng(seed).permutation(len(demos))[:n])]
 
 
-def format_facts(facts: dict[str, Any]) -> str:
-    """Return facts as text with one line per fact; nested facts are indented."""
+# Names of facts that would be unclear without their underscores.
+_LABELS = {
+    "bounds": "south, west, north, east",
+    "known_share": "known for this fraction of the km",
+    "one_way_share": "one-way fraction of the km",
+    "segment_m": "quantiles of the segment length in m",
+    "turns_out": "segments by number of outgoing turns",
+}
+
+
+def format_facts(facts: Mapping[str, Any], indent: str = "") -> str:
+    """Return facts as text with one line per fact; nested facts are indented, and empty ones are omitted.
+
+    >>> print(format_facts({"km": 12.5, "lanes": {"known_share": 0.5, "km": {"1": 6.25}}, "unread": {}}))
+    km: 12.5
+    lanes:
+      known for this fraction of the km: 0.5
+      km:
+        1: 6.25
+    """
     lines = []
     for name, value in facts.items():
-        if isinstance(value, dict):
-            lines += [f"{name}:", *(f"  {key}: {_format(entry)}" for key, entry in value.items())]
+        label = f"{indent}{_LABELS.get(name, name.replace('_', ' '))}:"
+        if isinstance(value, Mapping):
+            lines += [label, format_facts(value, f"{indent}  ")] if value else []
         else:
-            lines.append(f"{name}: {_format(value)}")
+            # Lists are coordinates.
+            shown = ", ".join(f"{x:.4f}" for x in value) if isinstance(value, list) else _format(value)
+            lines.append(f"{label} {shown}")
     return "\n".join(lines)
 
 

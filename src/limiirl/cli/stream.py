@@ -12,7 +12,7 @@ import typer
 
 from limiirl._progress import Progress, show_progress
 from limiirl.cli import options
-from limiirl.cli.inputs import check_exists, check_file, check_target, make_mixture
+from limiirl.cli.inputs import check_exists, check_file, check_target, make_mixture, parse_number
 from limiirl.cli.roads_inputs import plural
 
 app = options.make_app("Fit data sets that exceed memory.", "stream features demos/ --mdp town.npz --out features")
@@ -102,7 +102,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     if verify:
         opened.verify()
     given = options.with_device(settings, device)
-    mixture = make_mixture(n_intents, "MaxEnt", given, init=init, reward_init=reward_init, random_state=seed)
+    parameters = {"init": init, "reward_init": reward_init, "random_state": seed}
+    mixture = make_mixture(parse_number(n_intents), "MaxEnt", given, **parameters)
     world = opened.mdp()
     options.report_device(device, world)
     with show_progress() as progress:

@@ -124,11 +124,25 @@ class Covariates(NamedTuple):
 
     @classmethod
     def for_steps(cls, given: Any, demos: Demonstrations, like: CovariateScale | None = None) -> Covariates:
-        """Read covariates with one row per decision, or per state, of demonstrations."""
+        """Read covariates with one row per decision, or per state, of demonstrations.
+
+        A table with a column demo or group may have one row per demonstration or group instead.
+
+        Examples
+        --------
+        >>> from limiirl.demos import Demonstrations
+        >>> demos = Demonstrations.from_lists([[0, 1, 0], [1, 0]], groups=["ann", "bob"])
+        >>> Covariates.for_steps({"group": ["bob", "ann"], "age": [5, 3]}, demos).values.tolist()
+        [[3.0], [3.0], [5.0]]
+        """
         if given is None:
             message = "covariates is required for switching='covariates'. Pass an array (steps, m) or a frame."
             raise InvalidParameter(message, parameter="covariates")
         n = _count_rows(given)
+        key = next((name for name in _KEYS if name in (column_names(given) or ())), None)
+        if key is not None and n not in (demos.n_transitions, demos.n_steps):
+            of_demos = _match_rows(given[key], key, _labels(key, demos, Groups.for_demos(None, demos)))
+            return cls.read(given, like, np.repeat(of_demos, demos.lengths - 1), "decision")
         if n not in (demos.n_transitions, demos.n_steps):
             per_state = f"or {demos.n_steps}, one per state of the demonstrations"
             rule = f"must have {demos.n_transitions} rows, one per decision, {per_state}"

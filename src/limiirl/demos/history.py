@@ -116,6 +116,8 @@ def copy_states(mdp: MDP, state: NDArray[np.integer], src: IntArray, edge: IntAr
         edge_features=None if mdp.edge_features is None else mdp.edge_features[edge],
         feature_names=mdp.feature_names,
         action_names=mdp.action_names,
+        environment=None if mdp.environment is None else mdp.environment[state],
+        environment_names=mdp.environment_names,
     )
 
 

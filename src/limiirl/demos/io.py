@@ -125,6 +125,8 @@ def read_csv(
     options = csv.ConvertOptions(
         column_types=dict.fromkeys((*identifiers, *indices), pa.large_string()), strings_can_be_null=True
     )
+    if path.stat().st_size == 0:
+        raise InvalidFile.at(path, "is empty. It must have a header, such as demo,t,state, and one row per step.")
     try:
         with path.open("rb") as stream:  # pyarrow opens only paths in UTF-8
             table = csv.read_csv(stream, convert_options=options)
@@ -223,7 +225,9 @@ def _numbers(path: Path, column: Any, name: str, names: tuple[str, ...] | None) 
     if np.any(numbers < NOT_RECORDED):
         row = int(np.argmax(numbers < NOT_RECORDED))
         value = column[row].as_py()
-        reason = f"has {name} {value!r} in row {row}, which is not one of the {name} names in the file. {_REMEDY}"
+        reason = (
+            f"has {name} {value!r} in row {row} (from 0), which is not one of the {name} names in the file. {_REMEDY}"
+        )
         raise InvalidFile.at(path, reason)
     return numbers
 

@@ -58,7 +58,10 @@ def _add_history(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
     """Number states and actions as in an MDP; see `Demonstrations.renumber`."""
     check_mdp(mdp)
-    demos = _add_history(demos, mdp)
+    given, demos = demos, _add_history(demos, mdp)
+    if demos is not given and given.state_names is not None and mdp.original_names is not None:
+        # Name an unknown state without its previous states.
+        _translate(given, given.states, given.state_names, mdp.original_names, "state")
     changes: dict[str, Any] = {}
     for kind in _KINDS:
         own, names = getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")
@@ -87,7 +90,7 @@ def _translate(
     if wrong.size:
         name, index = own[numbers[wrong[0]]], locate(demos.offsets, int(wrong[0]))
         rule = f"is not one of the {len(names)} {kind}s of the MDP"
-        remedy = f"Correct it, or add the {kind} to the MDP."
+        remedy = f"Correct it, or use an MDP with this {kind}."
         if translated[wrong[0]] == -3:
             rule, remedy = f"is the name of several {kind}s of the MDP", "Rename them."
         message = f"{name_step(demos.ids, index)}: {kind} {name!r} {rule}. {remedy}"

@@ -219,7 +219,7 @@ def log_path_mass(demos: Demonstrations, mdp: MDP) -> NDArray[np.float64]:
     if steps.ambiguous.size:
         prob[steps.ambiguous] = np.add.reduceat(mdp.prob[steps.cand_edge], steps.cand_ptr[:-1])
     log_dynamics = np.bincount(steps.demo_of_step, weights=np.log(prob), minlength=len(demos))
-    return np.log(mdp.p0[demos.start_states]) + log_dynamics
+    return mdp.log_p0[demos.start_states] + log_dynamics
 
 
 def _sum_rows(

@@ -36,7 +36,7 @@ def check_dask() -> None:
     try:
         import_module("distributed")
     except ImportError:
-        message = "The executor 'dask' requires Dask. Install it with pip install 'dask[distributed]'."
+        message = 'The executor "dask" requires Dask. Install it with pip install "dask[distributed]".'
         raise BackendUnavailable(message, parameter="executor", value="dask") from None
 
 

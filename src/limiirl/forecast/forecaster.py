@@ -423,6 +423,9 @@ class Forecaster:
     def _build_trips(self, mdp: MDP) -> MaxEntTrips | DestinationTrips:
         model = self.mixture.irl_
         if isinstance(model, MaxEnt):
+            if mdp.environment is not None:
+                rule = "must be fitted to one environment with MaxEnt, whose forecasts depend on the start distribution"
+                raise InvalidParameter.of("mixture", mdp.environment_names, rule, remedy="Use DestinationMaxEnt.")
             return MaxEntTrips(model, mdp, self.thetas, self._unchanged)
         if isinstance(model, DestinationMaxEnt):
             return DestinationTrips(model, mdp, self.thetas, self._open_ends())

@@ -256,6 +256,8 @@ def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLik
         history=mdp.history,
         original_names=mdp.original_names,
         goal_features=tuple(feature.select_edges(keep) for feature in mdp.goal_features),
+        environment=mdp.environment,
+        environment_names=mdp.environment_names,
     )
     return Scenario(changed, scenario.edges[keep], scenario.closed | shut)
 

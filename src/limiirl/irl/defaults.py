@@ -18,7 +18,7 @@ from scipy.sparse import csgraph
 from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_generator, check_positive
+from limiirl._validation import as_generator, check_positive, suggest
 from limiirl.demos import Agents, Demonstrations, Groups, with_history
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import validate
@@ -79,12 +79,8 @@ def register_model(name: str, cls: type[Any]) -> None:
 def model_class(name: str) -> type[Any]:
     """Return the class registered under a name."""
     if name not in MODELS:
-        similar = next((own for own in MODELS if own.lower() == str(name).lower()), None)
-        remedy = (
-            f"Import the module that defines it and call limiirl.irl.register_model({name!r}, cls)."
-            if similar is None
-            else f"Did you mean {similar!r}?"
-        )
+        register = f"Import the module that defines it and call limiirl.irl.register_model({name!r}, cls)."
+        remedy = suggest(name, MODELS) or register
         raise InvalidParameter.of("name", name, f"must be one of {', '.join(MODELS)}", remedy=remedy)
     return MODELS[name]
 
@@ -172,7 +168,7 @@ def choose_features(
     >>> demos = Demonstrations.from_lists(recordings)
     >>> choice = choose_features(MDP.from_demonstrations(demos, gamma=0.9), demos, MaxCausalEnt())
     >>> choice.features, choice.mdp.feature_names[-1]
-    ('states and turns', 'turns back')
+    ('states and turns', 'turning back')
     """
     if not isinstance(model, CausalModel):
         rule = "must be MaxCausalEnt or MLIRL, which support a ridge per step"
@@ -228,7 +224,7 @@ def _score(mdp: MDP, demos: Demonstrations, model: Any, ridges: tuple[float, ...
     values = np.zeros(len(ridges))
     for held_out in np.unique(fold):
         train, test = demos[fold != held_out], demos[fold == held_out]
-        log_start = float(np.log(mdp.p0[test.start_states]).sum())
+        log_start = float(mdp.log_p0[test.start_states].sum())
         theta: FloatArray | None = None
         for i, ridge in enumerate(ridges):
             starts = None if theta is None else theta[None]

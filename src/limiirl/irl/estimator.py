@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
+from limiirl.demos import Demonstrations, resolve_environments
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import Capabilities, FitResult
@@ -85,18 +85,26 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
     max_evaluations: int
 
     def fit(
-        self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
+        self,
+        mdp: Any,
+        demos: Demonstrations | None = None,
+        weights: ArrayLike | None = None,
+        start: ArrayLike | None = None,
     ) -> FloatArray:
         """Return the theta (d,) within the bounds that maximises the weighted log-likelihood minus the ridge penalty.
 
         Parameters
         ----------
+        mdp : MDP, or list or mapping of pairs (MDP, Demonstrations)
+            Pairs are environments with the same rewards; see `combine_environments`. `demos` is omitted then.
+        demos : Demonstrations
         weights : (N,), optional
             Weight of each demonstration; 1 by default.
         start : (d,), optional
             Initial point of the optimiser. The default is a feasible point near 0. If the likelihood has several local
             maxima, as for causal models with stochastic transitions, the result depends on the initial point.
         """
+        mdp, demos = resolve_environments(mdp, demos)
         demos = validate.in_numbers_of(mdp, demos)
         column = validate.weights(weights, validate.demonstrations(demos), columns=False)
         first = None if start is None else validate.one_theta(mdp, start, "start")[None]

@@ -14,14 +14,18 @@ import numpy as np
 from scipy import sparse
 
 from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.irl.problem import OptionalMembers
+from limiirl.irl.problem import OptionalMembers, make_problem
 from limiirl.mdp import MDP
 
 # Eigenvalues up to this size, for features of unit size, are treated as zero. Rounding errors are about 1e-13.
 _NULL = 1e-10
 # Sums of squared projections up to this size, for unit directions, are treated as zero.
 _SEPARATE = 1e-8
+# Condition index above which a direction is weakly identified (Belsley, Kuh and Welsch 1980), and least component of a
+# feature that is named.
+_WEAK, _INVOLVED = 30.0, 0.3
 
 
 def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, FloatArray]:
@@ -50,11 +54,13 @@ def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, 
     gram = (rows.T @ rows).toarray()
     size = np.diag(gram).copy()
     if mdp.state_features is not None and not by_start:
-        starts = sparse.csr_array(mdp.state_features)[np.flatnonzero(mdp.p0 > 0)]
-        mean: FloatArray = np.asarray(starts.mean(axis=0)).ravel()
-        products = (starts.T @ starts).toarray()
-        gram[: mean.size, : mean.size] += products - starts.shape[0] * np.outer(mean, mean)
-        size[: mean.size] += np.diag(products)
+        environment = np.zeros(mdp.n_states) if mdp.environment is None else mdp.environment
+        for e in np.unique(environment):  # start states of different environments are not compared
+            starts = sparse.csr_array(mdp.state_features)[np.flatnonzero((mdp.p0 > 0) & (environment == e))]
+            mean: FloatArray = np.asarray(starts.mean(axis=0)).ravel()
+            products = (starts.T @ starts).toarray()
+            gram[: mean.size, : mean.size] += products - starts.shape[0] * np.outer(mean, mean)
+            size[: mean.size] += np.diag(products)
     return np.asarray(gram), np.sqrt(size)
 
 
@@ -120,7 +126,7 @@ def describe(directions: FloatArray, names: Sequence[str], most: int = 4) -> str
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """Null directions of rewards in several environments, separately and together.
+    """Null and weakly identified directions of rewards in several environments, separately and together.
 
     Attributes
     ----------
@@ -130,11 +136,15 @@ class Identifiability:
         Orthonormal null directions of each environment. A feature that an environment does not have is null in it.
     joint : (m, d)
         Orthonormal directions that are null in every environment.
+    information : tuple of (d, d), or None
+        Information of each environment's demonstrations, the negative Hessian of their log-likelihood; None without
+        demonstrations. That of all environments together is the sum.
     """
 
     feature_names: tuple[str, ...]
     separate: tuple[FloatArray, ...]
     joint: FloatArray
+    information: tuple[FloatArray, ...] | None = None
 
     def find_resolved(self, e: int) -> FloatArray:
         """Return orthonormal directions that are null in environment e, and that the other environments identify."""
@@ -143,16 +153,62 @@ class Identifiability:
         values, rows = np.linalg.svd(outside, full_matrices=False)[1:]
         return _orient(rows[values > _SEPARATE])
 
-    def __str__(self) -> str:
+    def find_weak(self, e: int | None = None, threshold: float = _WEAK) -> tuple[FloatArray, FloatArray]:
+        """Return weakly identified directions (m, d) of environment e, or of all together, and condition indices (m,).
+
+        In units in which each reward alone would have a standard error of 1, the condition index of an eigenvector of
+        the information is the standard error along this direction divided by the smallest one. An index above 30 means
+        that the features of the direction are nearly collinear: only their sum is determined well. Null directions are
+        not included.
+
+        Examples
+        --------
+        The features of two actions are nearly proportional.
+
+        >>> from limiirl import MDP, Demonstrations, MaxEnt
+        >>> phi, names = [[0, 0], [1, 1], [2, 2.02]], ["time", "length"]
+        >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=phi, feature_names=names)
+        >>> demos = Demonstrations.from_lists([[0, 1], [0, 2], [0]])
+        >>> report = compare_environments(MaxEnt(2), [(mdp, demos)])
+        >>> directions, indices = report.find_weak()
+        >>> directions.round(2).tolist(), indices.round().tolist()
+        ([[0.71, -0.7]], [350.0])
+        """
+        if self.information is None:
+            message = "information is required. Pass pairs (MDP, Demonstrations) to compare_environments."
+            raise InvalidParameter(message, parameter="mdps")
+        information = np.sum(self.information, axis=0) if e is None else self.information[e]
+        size = np.sqrt(np.maximum(np.diag(information), 0.0))
+        informed = size > 0.0
+        scale = np.where(informed, size, 1.0)
+        values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
+        positive = values > _NULL * len(values)
+        indices = np.sqrt(values[-1] / np.where(positive, values, np.inf))
+        weak = np.flatnonzero(indices > threshold)
+        directions = vectors[:, weak].T / scale
+        return _orient(directions / np.linalg.norm(directions, axis=1, keepdims=True)), indices[weak]
+
+    def _describe(self, e: int | None) -> str:
+        null = self.joint if e is None else self.separate[e]
         full = "all directions in reward space are identified"
-        lines = [
-            f"environment {e}: {describe(null, self.feature_names) if len(null) else full}"
-            for e, null in enumerate(self.separate)
-        ]
-        return "\n".join([*lines, f"together: {describe(self.joint, self.feature_names) if len(self.joint) else full}"])
+        text = describe(null, self.feature_names) if len(null) else full
+        if self.information is None:
+            return text
+        information = np.sum(self.information, axis=0) if e is None else self.information[e]
+        for direction, index in zip(*self.find_weak(e), strict=True):
+            component = np.abs(direction) * np.sqrt(np.diag(information))
+            named = [self.feature_names[j] for j in np.flatnonzero(component >= _INVOLVED * component.max())]
+            text += f"; a combination of {', '.join(named)} is weakly identified (condition index {index:.0f})"
+        return text
+
+    def __str__(self) -> str:
+        lines = [f"environment {e}: {self._describe(e)}" for e in range(len(self.separate))]
+        return "\n".join([*lines, f"together: {self._describe(None)}"])
 
 
-def compare_environments(model: Any, mdps: Sequence[MDP], theta: Mapping[str, float] | None = None) -> Identifiability:
+def compare_environments(
+    model: Any, mdps: Sequence[MDP | tuple[MDP, Demonstrations]], theta: Mapping[str, float] | None = None
+) -> Identifiability:
     """Find which directions of the reward several environments identify, alone and together.
 
     Environments may be different MDPs, or the same MDP with different discounts (`mdp.replace(gamma=...)`), start
@@ -161,10 +217,12 @@ def compare_environments(model: Any, mdps: Sequence[MDP], theta: Mapping[str, fl
     Parameters
     ----------
     model : model with `null_directions`
-    mdps : sequence of MDP
+    mdps : sequence of MDP, or of pairs (MDP, Demonstrations)
+        With demonstrations, the result also has their information, from which `find_weak` computes directions that are
+        identified in principle, but not precisely.
     theta : mapping from feature names to rewards, optional
-        Rewards at which null directions are computed, if they depend on the rewards (`null_directions_vary`); by
-        default 0.
+        Rewards at which the information is computed, and null directions, if they depend on the rewards
+        (`null_directions_vary`); by default 0.
 
     Examples
     --------
@@ -190,20 +248,35 @@ def compare_environments(model: Any, mdps: Sequence[MDP], theta: Mapping[str, fl
         raise InvalidParameter.of("model", type(model).__name__, "must have the method null_directions")
     if not mdps:
         raise InvalidParameter.of("mdps", 0, "must contain at least one MDP")
-    names = tuple(dict.fromkeys(name for mdp in mdps for name in mdp.feature_names))
+    pairs = [given if isinstance(given, tuple | list) else (given, None) for given in mdps]
+    names = tuple(dict.fromkeys(name for mdp, _ in pairs for name in mdp.feature_names))
     rewards = {} if theta is None else dict(theta)
     unknown = [name for name in rewards if name not in names]
     if unknown:
         raise InvalidParameter.of("theta", unknown[0], "must have names of features")
-    d, separate = len(names), []
-    for mdp in mdps:
+    d, separate, measured = len(names), [], []
+    for mdp, demos in pairs:
         columns = np.array([names.index(name) for name in mdp.feature_names])
         at = np.array([rewards.get(name, 0.0) for name in mdp.feature_names])
         inside = own(mdp, at)
         null = np.zeros((len(inside), d))
         null[:, columns] = inside
         separate.append(np.vstack([null, np.delete(np.eye(d), columns, axis=0)]))
+        if demos is not None:
+            measured.append(np.zeros((d, d)))
+            measured[-1][np.ix_(columns, columns)] = _measure_information(model, mdp, demos, at)
     # A direction is null in every environment if its projections onto the complements of all null spaces vanish.
     complements = sum(np.eye(d) - null.T @ null for null in separate)
     values, vectors = np.linalg.eigh(complements)
-    return Identifiability(names, tuple(separate), _orient(vectors[:, values < _SEPARATE].T))
+    information = tuple(measured) if len(measured) == len(pairs) else None
+    return Identifiability(names, tuple(separate), _orient(vectors[:, values < _SEPARATE].T), information)
+
+
+def _measure_information(model: Any, mdp: MDP, demos: Demonstrations, theta: FloatArray) -> FloatArray:
+    """Return the negative Hessian (d, d) of the log-likelihood of demonstrations at theta (d,)."""
+    problem = make_problem(model, mdp, demos.renumber(mdp))
+    curvature = problem.curvature(np.ones((len(problem.units), 1)), theta[None], np.ones((1, theta.size), dtype=bool))
+    if curvature is None:
+        rule = "must have gradients if demonstrations are passed"
+        raise InvalidParameter.of("model", type(model).__name__, rule, remedy="Pass MDPs only.")
+    return np.asarray(curvature[0])

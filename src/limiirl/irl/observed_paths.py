@@ -75,7 +75,7 @@ class ObservedPaths:
         """
         log_q = demos.log_q(mdp)
         if by_start:
-            log_q = log_q - np.log(mdp.p0[demos.start_states])
+            log_q = log_q - mdp.log_p0[demos.start_states]
         steps = demos.steps(mdp)
         if not (steps.ambiguous.size and (mdp.n_action_features or mdp.n_edge_features)):
             features = demos.features(mdp) if goals is None else feature_counts(demos, mdp, goals=goals)

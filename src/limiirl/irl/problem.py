@@ -357,6 +357,10 @@ class FitProblem:
         del U
         return None
 
+    def store_solutions(self, n: int) -> None:
+        """Store what was computed for the last `n` reward vectors, if the model can use it again; 0 for the default."""
+        del n
+
     def feasible_start(self) -> FloatArray | None:
         """Return a theta (d,) within the bounds with finite partition functions, or None if this is not supported."""
         return None

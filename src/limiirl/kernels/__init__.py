@@ -22,9 +22,10 @@ def set_cache_folder(package: Path, environment: "os._Environ[str] | dict[str, s
     """
     if environment.get("NUMBA_CACHE_DIR") or _is_writable(package):
         return
-    home = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".cache")
-    if _is_writable(home / "numba"):
-        return
+    with suppress(RuntimeError):  # the user of a container may have no home
+        home = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".cache")
+        if _is_writable(home / "numba"):
+            return
     owner = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"limiirl-kernels-{owner}"
     with suppress(OSError):

@@ -149,6 +149,28 @@ def compute_policy_adjoint(pair_ptr: Any, observed: Any, weight: Any, beta: floa
 
 
 @njit(cache=True, error_model="numpy")
+def add_average(pair_ptr: Any, weight: Any, rows: Any, sums: Any) -> None:
+    """Add sum_a weight(s, a) rows(s, a) to sums (S, K), for weights (P,) and rows (P, K)."""
+    for s in range(sums.shape[0]):
+        for p in range(pair_ptr[s], pair_ptr[s + 1]):
+            for k in range(sums.shape[1]):
+                sums[s, k] += weight[p] * rows[p, k]
+
+
+@njit(cache=True, error_model="numpy")
+def centre_scores(pair_ptr: Any, pi: Any, beta: float, Q: Any) -> None:
+    """Replace derivatives Q (P, K) by those of log pi, beta (Q(s, a) - sum_b pi(b | s) Q(s, b)), for pi (P,)."""
+    mean = np.empty((1, Q.shape[1]))
+    for s in range(pair_ptr.size - 1):
+        lo, hi = pair_ptr[s], pair_ptr[s + 1]
+        mean[:] = 0.0
+        add_average(np.array([0, hi - lo]), pi[lo:hi], Q[lo:hi], mean)
+        for p in range(lo, hi):
+            for k in range(Q.shape[1]):
+                Q[p, k] = beta * (Q[p, k] - mean[0, k])
+
+
+@njit(cache=True, error_model="numpy")
 def fill_systems(graph: Any, omega: Any, systems: Any) -> None:
     """Set systems (K, S, S) to I - gamma P, where P[s, s'] = sum_a omega(s, a) P(s' | s, a) for omega (P, K)."""
     systems[:] = 0.0

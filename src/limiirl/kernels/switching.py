@@ -30,8 +30,8 @@ class Chain(NamedTuple):
         P(decision | intent) of each distinct decision, divided by its maximum over intents.
     log_top : (m,)
         Logarithm of that maximum; -inf for a decision that is impossible under every intent.
-    initial : (K,)
-        P(z_0 = k).
+    initial : (R, K)
+        P(z_0 = k); one row for all demonstrations, or the rows that `Decisions.start` selects.
     W : (K, K)
     v : (M, K)
     """
@@ -46,6 +46,8 @@ class Chain(NamedTuple):
     def of(cls, log_emission: FloatArray, initial: FloatArray, A: FloatArray, eta: FloatArray) -> "Chain":
         """Return the chain for logits A (K, K) + eta (M, K) and log-probabilities of the decisions (m, K).
 
+        `initial` is (K,) or (R, K).
+
         Examples
         --------
         >>> chain = Chain.of(np.log([[0.2, 0.4]]), np.full(2, 0.5), np.log([[0.9, 0.1], [0.5, 0.5]]), np.zeros((1, 2)))
@@ -55,15 +57,22 @@ class Chain(NamedTuple):
         top = log_emission.max(axis=1)
         safe = np.where(np.isfinite(top), top, 0.0)
         W, v = (np.exp(logits - logits.max(axis=1, keepdims=True)) for logits in (A, eta))
-        return cls(np.exp(log_emission - safe[:, None]), top, np.ascontiguousarray(initial), W, v)
+        return cls(np.exp(log_emission - safe[:, None]), top, np.ascontiguousarray(np.atleast_2d(initial)), W, v)
+
+
+_NO_STARTS = np.zeros(0, dtype=np.int32)
 
 
 class Decisions(NamedTuple):
-    """Number of the decision (n,) and row (n,) of each step, and offsets (N + 1,) of the demonstrations."""
+    """Number of the decision (n,) and row (n,) of each step, and offsets (N + 1,) of the demonstrations.
+
+    `start` (N,) is the row of `Chain.initial` of each demonstration, if there are several.
+    """
 
     number: Int32Array
     row: Int32Array
     offsets: IntArray
+    start: Int32Array = _NO_STARTS
 
 
 class ChainCounts(NamedTuple):
@@ -75,8 +84,9 @@ class ChainCounts(NamedTuple):
         Sum over demonstrations of the log-likelihood.
     decisions : (m, K)
         Expected number of times that each distinct decision was made with each intent.
-    initial : (K,)
-        Expected number of demonstrations that start with each intent.
+    initial : (K,) or (N, K)
+        Expected number of demonstrations that start with each intent; or, with several rows of `Chain.initial`, the
+        posterior of the first intent of each demonstration.
     origin, target : (M, K)
         Expected number of transitions of each row from, and to, each intent.
     transitions : (K, K)
@@ -95,13 +105,13 @@ class ChainCounts(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _forward(chain: Any, data: Any, lo: int, hi: int, alpha: Any, log_prob: Any) -> int:
+def _forward(chain: Any, data: Any, i: int, alpha: Any, log_prob: Any) -> int:
     """Set alpha (T, K) to P(z_t | decisions up to t) and log_prob (T,) to log P(decision t | decisions before t).
 
-    Return the first step with probability 0, or -1.
+    Return the first step of demonstration i with probability 0, or -1.
     """
-    K = chain.initial.size
-    predicted = chain.initial.copy()
+    K, lo, hi = chain.W.shape[0], data.offsets[i], data.offsets[i + 1]
+    predicted = chain.initial[data.start[i] if chain.initial.shape[0] > 1 else 0].copy()
     for t in range(hi - lo):
         d = data.number[lo + t]
         total = 0.0
@@ -133,7 +143,7 @@ def _smooth(chain: Any, data: Any, lo: int, hi: int, alpha: Any, origin: Any, ta
 
     beta_t(j) = sum_k P(k | j) emission_k beta_{t+1}(k) is divided by its maximum, so that it cannot overflow.
     """
-    K = chain.initial.size
+    K = chain.W.shape[0]
     beta, ahead, joint = np.ones(K), np.empty(K), np.empty((K, K))
     for t in range(hi - lo - 2, -1, -1):
         d, r = data.number[lo + t + 1], data.row[lo + t]
@@ -165,20 +175,21 @@ def _smooth(chain: Any, data: Any, lo: int, hi: int, alpha: Any, origin: Any, ta
 
 @njit(cache=True, error_model="numpy")
 def _count_block(
-    chain: Any, data: Any, first: int, last: int, sums: Any, decisions: Any, origin: Any, target: Any
+    chain: Any, data: Any, first: int, last: int, sums: Any, starts: Any, decisions: Any, origin: Any, target: Any
 ) -> int:
     """Add the expected counts of demonstrations first:last; `sums` (1 + K, K) has log_prob, then initial, transitions.
 
-    Return the first step with probability 0, or -1.
+    Set `starts` (N, K) to the posterior of first intents, unless it is empty. Return the first step with probability 0,
+    or -1.
     """
-    K, longest = chain.initial.size, 0
+    K, longest = chain.W.shape[0], 0
     for i in range(first, last):
         longest = max(longest, data.offsets[i + 1] - data.offsets[i])
     buffer, log_prob = np.empty((longest, K)), np.empty(longest)
     for i in range(first, last):
         lo, hi = data.offsets[i], data.offsets[i + 1]
         alpha = buffer[: hi - lo]
-        bad = _forward(chain, data, lo, hi, alpha, log_prob)
+        bad = _forward(chain, data, i, alpha, log_prob)
         if bad >= 0:
             return int(bad)
         _smooth(chain, data, lo, hi, alpha, origin, target, sums[2:])
@@ -188,16 +199,29 @@ def _count_block(
                 decisions[data.number[lo + t], k] += alpha[t, k]
         for k in range(K):
             sums[1, k] += alpha[0, k]
+            if starts.size:
+                starts[i, k] = alpha[0, k]
     return -1
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _count_blocks(
-    chain: Any, data: Any, blocks: Any, table: Any, sums: Any, decisions: Any, origin: Any, target: Any, bad: Any
+    chain: Any,
+    data: Any,
+    blocks: Any,
+    table: Any,
+    sums: Any,
+    starts: Any,
+    decisions: Any,
+    origin: Any,
+    target: Any,
+    bad: Any,
 ) -> None:
     for b in prange(blocks.size - 1):
         c = table[b]
-        bad[b] = _count_block(chain, data, blocks[b], blocks[b + 1], sums[b], decisions[b], origin[c], target[c])
+        bad[b] = _count_block(
+            chain, data, blocks[b], blocks[b + 1], sums[b], starts, decisions[b], origin[c], target[c]
+        )
 
 
 def count(chain: Chain, data: Decisions, *, distinct_rows: bool = False) -> ChainCounts:
@@ -223,18 +247,20 @@ def count(chain: Chain, data: Decisions, *, distinct_rows: bool = False) -> Chai
     n_blocks = blocks.size - 1
     sums, decisions = np.zeros((n_blocks, 2 + K, K)), np.zeros((n_blocks, m, K))
     origin, target = np.zeros((2, 1 if distinct_rows else n_blocks, M, K))
-    bad = np.full(n_blocks, -1)
+    bad, several = np.full(n_blocks, -1), len(chain.initial) > 1
+    starts = np.zeros((data.offsets.size - 1 if several else 0, K))
     if n_blocks > 1:
         table = np.zeros(n_blocks, dtype=np.int64) if distinct_rows else np.arange(n_blocks)
         with LOCK:
-            _count_blocks(chain, data, blocks, table, sums, decisions, origin, target, bad)
+            _count_blocks(chain, data, blocks, table, sums, starts, decisions, origin, target, bad)
     elif n_blocks:
-        bad[0] = _count_block(chain, data, 0, int(blocks[1]), sums[0], decisions[0], origin[0], target[0])
+        end = int(blocks[1])
+        bad[0] = _count_block(chain, data, 0, end, sums[0], starts, decisions[0], origin[0], target[0])
     total, wrong = sums.sum(axis=0), bad[bad >= 0]
     return ChainCounts(
         float(total[0, 0]),
         decisions.sum(axis=0),
-        total[1],
+        starts if several else total[1],
         origin.sum(axis=0),
         target.sum(axis=0),
         total[2:],
@@ -264,7 +290,7 @@ def _infer_blocks(chain: Any, data: Any, blocks: Any, smooth: bool, posterior: A
         nothing = np.empty((0, 0))
         for i in range(blocks[b], blocks[b + 1]):
             lo, hi = data.offsets[i], data.offsets[i + 1]
-            bad[b] = _forward(chain, data, lo, hi, posterior[lo:hi], log_prob[lo:hi])
+            bad[b] = _forward(chain, data, i, posterior[lo:hi], log_prob[lo:hi])
             if bad[b] >= 0:
                 break
             if smooth:
@@ -290,7 +316,7 @@ def infer(chain: Chain, data: Decisions, *, smooth: bool) -> Posterior:
     [-0.6931, -0.3682]
     """
     blocks = divide(data.offsets, 1)
-    posterior, log_prob = np.zeros((data.number.size, chain.initial.size)), np.zeros(data.number.size)
+    posterior, log_prob = np.zeros((data.number.size, len(chain.W))), np.zeros(data.number.size)
     bad = np.full(blocks.size - 1, -1)
     with LOCK:
         _infer_blocks(chain, data, blocks, smooth, posterior, log_prob, bad)
@@ -300,7 +326,7 @@ def infer(chain: Chain, data: Decisions, *, smooth: bool) -> Posterior:
 
 @njit(cache=True, error_model="numpy")
 def _viterbi(log_emission: Any, log_initial: Any, A: Any, eta: Any, data: Any, path: Any) -> None:
-    K = log_initial.size
+    K = A.shape[0]
     longest = 0
     for i in range(data.offsets.size - 1):
         longest = max(longest, data.offsets[i + 1] - data.offsets[i])
@@ -310,7 +336,7 @@ def _viterbi(log_emission: Any, log_initial: Any, A: Any, eta: Any, data: Any, p
         lo, hi = data.offsets[i], data.offsets[i + 1]
         for t in range(lo, hi):
             if t == lo:
-                best[:] = log_initial
+                best[:] = log_initial[data.start[i] if log_initial.shape[0] > 1 else 0]
             else:
                 r = data.row[t - 1]
                 for j in range(K):
@@ -342,6 +368,8 @@ def viterbi(
 ) -> NDArray[np.int64]:
     """Return the most probable sequence of intents (n,) of each demonstration; ties are broken by the lower index.
 
+    `log_initial` is (K,) or (R, K), as in `Chain`.
+
     Examples
     --------
     >>> data = Decisions(np.array([0, 1, 0], np.int32), np.zeros(3, np.int32), np.array([0, 3]))
@@ -350,7 +378,7 @@ def viterbi(
     [0, 0, 0]
     """
     path = np.zeros(data.number.size, dtype=np.int64)
-    _viterbi(log_emission, log_initial, A, eta, data, path)
+    _viterbi(log_emission, np.ascontiguousarray(np.atleast_2d(log_initial)), A, eta, data, path)
     return path
 
 

@@ -21,7 +21,7 @@ from limiirl.mdp.mdp import MDP
 
 # Largest change of direction of a turn that is "straight", in radians.
 _STRAIGHT = np.deg2rad(30.0)
-_BASE_KINDS = ("stays", "turns back")
+_BASE_KINDS = ("staying", "turning back")
 # Largest excess of a probability over 1 by rounding.
 _ROUNDING = 1e-9
 
@@ -175,15 +175,15 @@ def turn_features(
 ) -> EdgeFeatures:
     """Return one indicator per kind of turn: staying, turning back, and, with `xy` or `root`, the direction.
 
-    A turn consists of the previous, the current and the next state. "stays": the next state is the current one.
-    "turns back": the next state is the previous one. The other kinds depend on the arguments:
+    A turn consists of the previous, the current and the next state. "staying": the next state is the current one.
+    "turning back": the next state is the previous one. The other kinds depend on the arguments:
 
     - With coordinates `xy`: "straight" (a change of direction below 30 degrees), "left" and "right".
     - In a tree with a `root`, where children are numbered 1, 2, ... in the order of their states: "down 2" to child 2,
       "up from 1", "across 1 to 2"; turning back is "back up" or "back down 1".
     - Otherwise, other turns have no indicator.
 
-    If the MDP has two previous states, "alternates" is a left turn directly after a right turn or vice versa; in a
+    If the MDP has two previous states, "alternating" is a left turn directly after a right turn or vice versa; in a
     tree, it is two consecutive steps down to children with different numbers. Indicators that are equal for all edges
     are omitted.
 
@@ -210,7 +210,7 @@ def turn_features(
     >>> mdp = MDP.from_edges([0, 1, 1, 2], [1, 0, 2, 1])
     >>> longer, demos = with_history(mdp, Demonstrations.from_lists([[0, 1, 2, 1]]))
     >>> turn_features(longer).names, turn_features(longer, xy=[[0, 0], [1, 0], [1, 1]], per=["a", "b", "b"]).names
-    (('turns back',), ('turns back, a', 'turns back, b', 'left, b', 'right, b'))
+    (('turning back',), ('turning back, a', 'turning back, b', 'left, b', 'right, b'))
     """
     states = _sequences(mdp)
     n_turns, scale = check_count(n_turns, "n_turns"), check_positive(scale, "scale")
@@ -235,7 +235,7 @@ def turn_features(
     blocks = [(code, names)]
     if n_turns == 1 and n_known > 1 and classify.alternatives:
         own, previous = (np.isin(kind, classify.alternatives) for kind in kinds[:2])
-        blocks.append((np.where(own & previous & (kinds[0] != kinds[1]), 0, -1), ["alternates"]))
+        blocks.append((np.where(own & previous & (kinds[0] != kinds[1]), 0, -1), ["alternating"]))
     parts = [_interactions(mdp, code, names, states[:, 1], per, scale) for code, names in blocks]
     values = sparse.csr_array(sparse.hstack([part.values for part in parts], format="csr"))
     every = np.concatenate([np.array(part.names, dtype=object) for part in parts])
@@ -322,7 +322,7 @@ class _TreeTurns:
         m = self.most = int(self.rank.max()) + 1
         each = range(1, m + 1)
         self.names = (
-            "stays",
+            "staying",
             "back up",
             *(f"back down {i}" for i in each),
             *(f"down {i}" for i in each),

@@ -38,6 +38,8 @@ def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
             packed[f"goal.{j}.starts"] = feature.starts
     if mdp.history is not None:  # only if present, so that other MDPs keep their digests
         packed["history"] = mdp.history
+    if mdp.environment is not None:
+        packed["environment"] = mdp.environment
     return packed
 
 
@@ -57,6 +59,7 @@ def _names(mdp: MDP) -> dict[str, Any]:
     optional: dict[str, Any] = {"action_names": mdp.action_names, "original_names": mdp.original_names}
     if mdp.goal_features:
         optional["goal_features"] = [[feature.name, feature.of] for feature in mdp.goal_features]
+    optional["environment_names"] = mdp.environment_names or None
     return names | {name: values for name, values in optional.items() if values is not None}
 
 
@@ -113,6 +116,8 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
                 )
                 for j, (name, of) in enumerate(header.get("goal_features", ()))
             ),
+            environment=arrays.get("environment"),
+            environment_names=tuple(header.get("environment_names") or ()),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
         reason = f"the array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"

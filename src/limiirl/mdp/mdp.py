@@ -34,7 +34,11 @@ def describe(mdp: MDP) -> str:
         starts += f"; {_count(unreachable, 'state')} unreachable"
     kinds = (("states", mdp.state_features), ("actions", mdp.action_features), ("edges", mdp.edge_features))
     parts = [_features(kind, matrix) for kind, matrix in kinds if matrix is not None]
-    return "\n".join([head, _describe_transitions(mdp), starts, "  features: " + ", ".join(parts)])
+    lines = [head, _describe_transitions(mdp), starts, "  features: " + ", ".join(parts)]
+    if mdp.environment is not None:
+        sizes = zip(mdp.environment_names, np.bincount(mdp.environment).tolist(), strict=True)
+        lines.append("  environments: " + ", ".join(f"{name} ({_count(size, 'state')})" for name, size in sizes))
+    return "\n".join(lines)
 
 
 def _describe_transitions(mdp: MDP) -> str:
@@ -72,13 +76,14 @@ def reachable_states(mdp: MDP, starts: NDArray[np.integer]) -> NDArray[np.bool_]
 
 def same_content(one: MDP, other: MDP) -> bool:
     """Return True if all fields of two MDPs are equal."""
-    arrays = ("p0", "terminal", "src", "act", "dst", "prob", "history")
+    arrays = ("p0", "terminal", "src", "act", "dst", "prob", "history", "environment")
     return (
         one.gamma == other.gamma
         and one.feature_names == other.feature_names
         and one.state_names == other.state_names
         and one.action_names == other.action_names
         and one.original_names == other.original_names
+        and one.environment_names == other.environment_names
         and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
         and all(
             same_features(getattr(one, name), getattr(other, name))
@@ -135,6 +140,11 @@ class MDP:
     goal_features : tuple of GoalFeature
         Features that also depend on the goal, for `DestinationMaxEnt` only; their parameters are the last of theta.
         Set by `add_goal_features`.
+    environment : (S,) int32, optional
+        For an MDP that consists of several environments: the environment of each state. No edge leads from one
+        environment to another, and likelihoods are conditioned on the environment. Set by `combine_environments`.
+    environment_names : sequence of str, optional
+        Names of the environments; "0", "1", ... by default.
 
     Examples
     --------
@@ -164,6 +174,8 @@ class MDP:
     history: Int32Array | None = None
     original_names: tuple[str, ...] | None = None
     goal_features: tuple[feature_rules.GoalFeature, ...] = ()
+    environment: Int32Array | None = None
+    environment_names: tuple[str, ...] = ()
 
     from_dense = classmethod(from_arrays.from_dense)
     from_edges = classmethod(from_arrays.from_edges)
@@ -197,6 +209,14 @@ class MDP:
             count = max(int(np.max(self.history)) + 1, len(self.original_names or ()))
             names = self.original_names or tuple(map(str, range(count)))
             self._set("original_names", validate.check_names(names, count, "original_names", "original state"))
+        if self.environment is not None:
+            labels = validate.check_environment(self.environment, self.p0, self.src, self.dst)
+            self._set("environment", labels)
+            count = int(labels.max()) + 1
+            names = validate.as_tuple(self.environment_names, "environment_names") or tuple(map(str, range(count)))
+            self._set("environment_names", validate.check_names(names, count, "environment_names", "environment"))
+        elif len(validate.as_tuple(self.environment_names, "environment_names")):
+            raise InvalidMDP.of("environment_names", len(self.environment_names), "requires environment")
         self._set_features()
 
     def _set(self, name: str, value: Any) -> None:
@@ -274,6 +294,15 @@ class MDP:
         if not self.goal_features:
             return self
         return self.replace(goal_features=(), feature_names=self.feature_names[: -len(self.goal_features)])
+
+    @cached_property
+    def log_p0(self) -> FloatArray:
+        """Logarithm (S,) of the start distribution, given the environment if there are several."""
+        with np.errstate(divide="ignore"):
+            log_p0 = np.log(self.p0)
+        if self.environment is not None:
+            log_p0 -= np.log(np.bincount(self.environment, weights=self.p0))[self.environment]
+        return _freeze(log_p0)
 
     @cached_property
     def feature_sizes(self) -> FloatArray:

@@ -48,7 +48,8 @@ def to_array(column: Any, name: str) -> NDArray[Any]:
         raise InvalidDemos(f"Column {name!r} must contain scalars ({error}).", parameter=name) from None
     if np.ma.is_masked(array):
         row = int(np.flatnonzero(np.ma.getmaskarray(array))[0])
-        message = f"Column {name!r} must not have masked entries; row {row} is masked. Drop the row, or fill it."
+        rule = f"must not have masked entries; row {row} (from 0) is masked"
+        message = f"Column {name!r} {rule}. Drop the row, or fill it."
         raise InvalidDemos(message, parameter=name, index=row)
     values: NDArray[Any] = np.asarray(array)  # removes the mask
     kind, row = str(values.dtype.kind), 0
@@ -58,7 +59,8 @@ def to_array(column: Any, name: str) -> NDArray[Any]:
         kind = kinds[row] if kinds else kind
     if values.size and _is_refused(kind, name):
         remedy = _REMEDIES.get(kind, "Convert it to numbers.")
-        message = f"Column {name!r} must not contain {_KINDS[kind]}; row {row} has {values.flat[row]}. {remedy}"
+        rule = f"must not contain {_KINDS[kind]}; row {row} (from 0) has {values.flat[row]}"
+        message = f"Column {name!r} {rule}. {remedy}"
         raise InvalidDemos(message, parameter=name, value=values.flat[row], index=row)
     return values
 
@@ -88,7 +90,7 @@ def as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
     --------
     >>> as_sortable(np.array(["b", " "], dtype=object), "group")
     Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: Column 'group' must be complete; row 1 is empty.
+    limiirl.errors.InvalidDemos: Column 'group' must be complete; row 1 (from 0) is empty.
     """
     missing = nulls(column)
     texts = column.tolist() if column.dtype.kind in "OUT" else []
@@ -96,12 +98,13 @@ def as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
     missing = missing | blank if texts else missing
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
-        raise InvalidDemos(f"Column {name!r} must be complete; row {row} is empty.", parameter=name, index=row)
+        raise InvalidDemos(f"Column {name!r} must be complete; row {row} (from 0) is empty.", parameter=name, index=row)
     if column.dtype.kind == "O":
         column = _unpack_objects(column, name)
         row = next((i for i, x in enumerate(texts) if isinstance(x, str) and x.endswith("\0")), -1)
         if row >= 0:  # numpy would remove it
-            message = f"Column {name!r} must not end in a NUL character; row {row} has {texts[row]!r}. Remove it."
+            rule = f"must not end in a NUL character; row {row} (from 0) has {texts[row]!r}"
+            message = f"Column {name!r} {rule}. Remove it."
             raise InvalidDemos(message, parameter=name, value=texts[row], index=row)
     if column.dtype.kind == "f" and name != "t":
         large = np.flatnonzero(np.abs(column) > _EXACT)
@@ -133,7 +136,8 @@ def _unpack_objects(column: NDArray[Any], name: str) -> NDArray[Any]:
             raise InvalidDemos(message, parameter=name, value=large)
     if kinds == {int} and not all(-(2**63) <= x < 2**63 for x in column):
         row = next(i for i, x in enumerate(column) if not -(2**63) <= x < 2**63)
-        message = f"Column {name!r} must fit into int64; row {row} has {column[row]}. Convert the column to text."
+        rule = f"must fit into int64; row {row} (from 0) has {column[row]}"
+        message = f"Column {name!r} {rule}. Convert the column to text."
         raise InvalidDemos(message, parameter=name, value=column[row], index=row)
     try:
         array = np.array(column.tolist())
@@ -179,7 +183,7 @@ def as_times(column: NDArray[Any], row_demo: NDArray[np.integer[Any]]) -> NDArra
         row = int(order[fall[0] + 1])
         message = (
             "Times of day in column 't' must not decrease within a demonstration; "
-            f"row {row} has {times[row]} after a later time. Add the dates, or sort the rows by time."
+            f"row {row} (from 0) has {times[row]} after a later time. Add the dates, or sort the rows by time."
         )
         raise InvalidDemos(message, parameter="t", value=str(times[row]), index=row)
     return np.asarray(seconds)
@@ -198,7 +202,8 @@ def _parse_text(distinct: NDArray[np.str_], times: NDArray[Any]) -> NDArray[Any]
         valid = not pa.types.is_floating(kind) or pc.all(pc.is_finite(parsed)).as_py()
         return np.asarray(parsed.to_numpy(zero_copy_only=False)) if valid else None
 
-    kinds = [pa.int64(), pa.float64(), *(pa.timestamp(unit, zone) for unit in ("ns", "us") for zone in (None, "UTC"))]
+    # Microseconds first: outside the years 1678 to 2261, nanoseconds overflow, in pyarrow 20 without an error.
+    kinds = [pa.int64(), pa.float64(), *(pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC"))]
     for kind in kinds:
         parsed = parse(distinct, kind)
         if parsed is not None:
@@ -212,7 +217,7 @@ def _parse_text(distinct: NDArray[np.str_], times: NDArray[Any]) -> NDArray[Any]
 def _time_error(times: NDArray[Any], row: int) -> InvalidDemos:
     message = (
         "Column 't' must contain only numbers, only dates (2024-05-31 14:05), or only times of day (14:05); "
-        f"row {row} has {str(times[row])!r}. Convert the column, or drop the row."
+        f"row {row} (from 0) has {str(times[row])!r}. Convert the column, or drop the row."
     )
     return InvalidDemos(message, parameter="t", value=str(times[row]), index=row)
 
@@ -335,7 +340,7 @@ def _row_of_state(states: NDArray[Any], names: Sequence[str] | None, n_states: i
         n = n_states if n_states is not None else max(least, 1 + int(numbers.max(initial=-1)))
     if missing.any():
         row = int(np.argmax(missing))
-        message = f"Column 'state' of the state features must be complete; row {row} is empty."
+        message = f"Column 'state' of the state features must be complete; row {row} (from 0) is empty."
         raise InvalidParameter(message, parameter="state_features", index=row)
     rows = np.flatnonzero((numbers >= 0) & (numbers < n))
     count = np.bincount(numbers[rows], minlength=n)

@@ -185,6 +185,26 @@ def check_history(history: ArrayLike, n_states: int) -> NDArray[np.int32]:
     return array.astype(np.int32)
 
 
+def check_environment(
+    environment: ArrayLike, p0: FloatArray, src: NDArray[np.int32], dst: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Return the environments (S,) of states after checking that they are separate and that each has start states."""
+    labels = as_indices(environment, "environment")
+    if labels.shape != p0.shape or np.any((labels < 0) | (labels >= p0.size)):
+        rule = f"must be {p0.size} integers from 0 on, one per state"
+        raise InvalidMDP.of("environment", labels.shape, rule, remedy="Create it with combine_environments.")
+    leaving = np.flatnonzero(labels[src] != labels[dst])
+    if leaving.size:
+        edge = int(leaving[0])
+        rule = f"must be the same at both ends of an edge (edge {edge})"
+        raise InvalidMDP.of("environment", (int(labels[src[edge]]), int(labels[dst[edge]])), rule, index=edge)
+    empty = np.flatnonzero(np.bincount(labels, weights=p0) == 0.0)
+    if empty.size:
+        rule = f"must be positive for a state of environment {empty[0]}"
+        raise InvalidMDP.of("p0", 0.0, rule, remedy="Every environment needs a start state.")
+    return labels.astype(np.int32)
+
+
 def check_row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArray) -> None:
     """Check that the probabilities of the sorted edges sum to one for each (s, a) pair."""
     pair = pair_index(src, act)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain, combinations
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,9 @@ from limiirl.demos import Groups, as_attribute
 from limiirl.errors import InvalidParameter
 from limiirl.metrics.intervals import bootstrap
 from limiirl.mixture import align_rows, to_plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Maximum number of assignments of groups to conditions that are enumerated, and number of random ones beyond it.
 _MOST_ASSIGNMENTS, _N_RANDOM, _BLOCK = 200_000, 9_999, 1_000
@@ -103,6 +106,34 @@ class GroupComparison:
         values = {name: to_plain(value) for name, value in self.values.items()}
         groups = {"groups": list(self.groups), "condition": list(self.condition), "values": values}
         return {"rows": rows, "correction": self.correction, "level": self.level} | groups
+
+    def plot(self, quantities: Sequence[str] | None = None) -> Figure:
+        """Draw the value of each group by condition, with means, in one panel per quantity.
+
+        Parameters
+        ----------
+        quantities : sequence of str, optional
+            Names of the quantities to draw; by default all.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> shares = {"share of drinking": [0.61, 0.55, 0.58, 0.64, 0.31, 0.42, 0.38, 0.29]}
+        >>> figure = compare_groups(shares, ["thirsty"] * 4 + ["control"] * 4).plot()
+        >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+        ['control', 'thirsty']
+        """
+        from limiirl.metrics.plotting import draw_groups
+
+        chosen = list(self.values) if quantities is None else list(quantities)
+        unknown = [name for name in chosen if name not in self.values]
+        if unknown or not chosen:
+            rule = f"must be names of quantities: {', '.join(self.values)}"
+            raise InvalidParameter.of("quantities", unknown[0] if unknown else quantities, rule)
+        return draw_groups(self, chosen)
 
     def __str__(self) -> str:
         lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Figure of a GEVD, with ribbons from learned to true intents; this module imports matplotlib."""
+"""Figures of a GEVD and of a comparison of groups; this module imports matplotlib."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from limiirl._typing import FloatArray
 
 if TYPE_CHECKING:
     from limiirl.metrics.gevd import GEVD
+    from limiirl.metrics.groups import GroupComparison
 
 
 # Learned intents are on the left and true intents on the right, as in the paper's figure.
@@ -108,3 +109,35 @@ def _draw_bars(ax: Axes, weights: FloatArray, tops: FloatArray, x: float, side: 
         align, text_x = ("right", x - 0.015) if side == "learned" else ("left", x + _BAR + 0.015)
         text = f"{side} {k}  ({100 * weight:.3g} %)"
         ax.text(text_x, top - weight / 2, text, ha=align, va="center", fontsize=9, color=ink)
+
+
+# Size of a panel in inches, panels per row, and horizontal distance between the points of neighbouring groups.
+_PANEL, _COLUMNS, _SPREAD = (2.4, 2.2), 4, 0.3
+
+
+def draw_groups(comparison: GroupComparison, quantities: list[str]) -> Figure:
+    """Draw one panel per quantity; see `GroupComparison.plot`."""
+    columns = min(_COLUMNS, len(quantities))
+    lines = -(-len(quantities) // columns)
+    size = (_PANEL[0] * columns, _PANEL[1] * lines)
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    kinds = sorted(set(comparison.condition))
+    label = np.array([kinds.index(kind) for kind in comparison.condition])
+    for ax, name in zip(axes.flat, quantities, strict=False):
+        values = comparison.values[name]
+        for x in range(len(kinds)):
+            own = values[(label == x) & np.isfinite(values)]
+            offset = np.linspace(-_SPREAD, _SPREAD, own.size) / 2 if own.size > 1 else np.zeros(own.size)
+            ax.plot(x + offset, np.sort(own), "o", color=_MUTED, markersize=4, alpha=0.7)
+            if own.size:
+                ax.plot([x - _SPREAD, x + _SPREAD], [own.mean()] * 2, color=_INK, linewidth=2)
+        ax.set_xticks(range(len(kinds)), kinds)
+        ax.set_xlim(-0.6, len(kinds) - 0.4)
+        ps = [row.p_corrected for row in comparison.rows if row.quantity == name]
+        stated = f"\np = {min(ps):.2g}, corrected" if np.isfinite(min(ps)) else ""
+        ax.set_title(name + (stated if len(ps) == 1 else ""), fontsize=9)
+        ax.tick_params(labelsize=8)
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes.flat[len(quantities) :]:
+        ax.remove()
+    return figure

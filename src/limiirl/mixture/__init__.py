@@ -41,6 +41,8 @@ from limiirl.mixture.init import (
     REWARDS,
     Starts,
     as_responsibilities,
+    centre_by_environment,
+    environment_fractions,
     find_equal_pair,
     find_indistinct_pair,
     is_given,
@@ -58,14 +60,12 @@ from limiirl.mixture.io import (
     decode_model,
     encode_parameters,
 )
-from limiirl.mixture.membership import Effects, MembershipLogit, PredictedWeights
+from limiirl.mixture.membership import Effects, MembershipLogit, PredictedWeights, mean_jacobian
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
 from limiirl.mixture.summary import (
-    MARKS,
     MOST_PARAMETERS,
-    MOST_ROWS,
     WALD_NOTE,
     GroupWeights,
     Membership,
@@ -73,11 +73,14 @@ from limiirl.mixture.summary import (
     align_rows,
     check_suffix,
     describe_model,
+    describe_remainder,
+    explain_marks,
     feature_names,
     format_estimate,
     format_reward,
     membership_table,
     problem_of_model,
+    rank_features,
     summarise,
     summarise_model,
     table_blocks,
@@ -89,9 +92,7 @@ from limiirl.mixture.validate import check_fitted, check_irl, training_demos, tr
 
 __all__ = [
     "COVARIANCES",
-    "MARKS",
     "MOST_PARAMETERS",
-    "MOST_ROWS",
     "REWARDS",
     "SMALLEST_WEIGHT",
     "WALD_NOTE",
@@ -129,6 +130,7 @@ __all__ = [
     "align_to_labels",
     "as_responsibilities",
     "assign_columns",
+    "centre_by_environment",
     "check_data_file",
     "check_fitted",
     "check_irl",
@@ -139,8 +141,11 @@ __all__ = [
     "decode_history",
     "decode_model",
     "describe_model",
+    "describe_remainder",
     "describe_sandwich",
     "encode_parameters",
+    "environment_fractions",
+    "explain_marks",
     "feature_names",
     "find_equal_pair",
     "find_indistinct_pair",
@@ -152,9 +157,11 @@ __all__ = [
     "invert_information",
     "is_given",
     "kmeans",
+    "mean_jacobian",
     "membership_table",
     "nearly_empty",
     "problem_of_model",
+    "rank_features",
     "report_iterations",
     "run",
     "sandwich",

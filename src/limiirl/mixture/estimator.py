@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from limiirl._parallel import Mapper
 from limiirl._progress import Progress, report_progress
 from limiirl._validation import check_count
-from limiirl.demos import Demonstrations
+from limiirl.demos import Demonstrations, resolve_environments
 from limiirl.errors import BoundWarning, ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
@@ -183,7 +183,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         mdp: Any,
-        demos: Demonstrations,
+        demos: Demonstrations | None = None,
         groups: ArrayLike | None = None,
         *,
         covariates: Any = None,
@@ -193,7 +193,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        mdp : MDP
+        mdp : MDP, or list or mapping of pairs (MDP, Demonstrations)
+            Pairs are environments with the same intents; see `combine_environments`. `demos` is omitted then, and other
+            arguments have one row per demonstration of all environments, in order.
         demos : Demonstrations
         groups : (N,), optional
             Group of each demonstration, such as a driver, an animal or a recording (see `demos.groups`). All
@@ -212,6 +214,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         IntentMixture
             This estimator.
         """
+        mdp, demos = resolve_environments(mdp, demos)
         settings = validate.make_settings(self, validate.find_shared(self.shared, mdp))
         n_init = check_count(self.n_init, "n_init", bytes_each=500.0)
         check_choices(self.init, self.embedding, self.reward_init)

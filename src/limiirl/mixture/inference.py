@@ -486,7 +486,7 @@ class FittedMixture(NoMetadataRouting):
     ) -> PosteriorSamples:
         """Sample the posterior of weights and rewards by NUTS, on the exact marginal likelihood and its gradient.
 
-        Requires ``pip install 'limiirl[bayes]'`` and a model with gradients. Draws are relabelled so that each intent
+        Requires ``pip install "limiirl[bayes]"`` and a model with gradients. Draws are relabelled so that each intent
         has the demonstrations of the fitted intent.
 
         Parameters

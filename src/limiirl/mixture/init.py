@@ -277,9 +277,35 @@ def mle(problem: FitProblem, U: FloatArray) -> FloatArray:
     return problem.m_step(problem.moments(U), None, np.arange(U.shape[1]), limit).thetas
 
 
+def environment_fractions(problem: FitProblem) -> FloatArray | None:
+    """Return the fractions (G, E) of each unit's demonstrations in each environment; None without environments."""
+    environment = getattr(problem.mdp, "environment", None)
+    if environment is None or problem.demos is None:
+        return None
+    return problem.units.mean(np.eye(int(environment.max()) + 1)[environment[problem.demos.start_states]])
+
+
+def centre_by_environment(points: FloatArray, fractions: FloatArray | None) -> FloatArray:
+    """Return points (G, m) minus the means of their environments, given `environment_fractions` (G, E).
+
+    Feature counts may differ more between environments than between intents. Without centring, clusters would be
+    environments.
+
+    Examples
+    --------
+    >>> points = np.array([[1.0], [3.0], [10.0], [12.0]])
+    >>> centre_by_environment(points, np.repeat(np.eye(2), 2, axis=0)).ravel().round(9)
+    array([-1.,  1., -1.,  1.])
+    """
+    if fractions is None:
+        return points
+    return np.asarray(points - fractions @ np.linalg.lstsq(fractions, points, rcond=None)[0])
+
+
 def mean(problem: FitProblem, U: FloatArray) -> FloatArray:
     """Return the mean features (K, d) of each cluster minus the overall mean, regardless of bounds."""
-    features, weights = problem.features(), U * problem.units.counts[:, None]
+    features = centre_by_environment(problem.features(), environment_fractions(problem))
+    weights = U * problem.units.counts[:, None]
     counts = problem.units.counts / problem.units.counts.sum()
     return np.asarray((weights.T @ features) / weights.sum(axis=0)[:, None] - counts @ features)
 
@@ -429,7 +455,8 @@ def _same(U: FloatArray, other: FloatArray) -> bool:
 def embed(embedding: Any, problem: FitProblem) -> FloatArray:
     """Return the points (G, m) to cluster: the model's features, or the embedding."""
     if embedding is None:
-        return validate.check_points(problem.features(), len(problem.units), "irl")
+        points = validate.check_points(problem.features(), len(problem.units), "irl")
+        return centre_by_environment(points, environment_fractions(problem))
     if isinstance(embedding, str):
         return validate.check_points(EMBEDDINGS[embedding](problem), len(problem.units))
     points = embedding(problem.mdp, problem.demos) if callable(embedding) else embedding

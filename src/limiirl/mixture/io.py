@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._io import as_path, atomic_write, load_json, read_arrays
+from limiirl._io import as_path, atomic_write, load_json, read_arrays, write_arrays
 from limiirl._version import __version__
 from limiirl.demos import CovariateScale
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
@@ -211,7 +211,7 @@ class FolderFormat:
         scratch.mkdir()
         try:
             with atomic_write(scratch / _ARRAYS) as part, part.open("wb") as stream:
-                np.savez(stream, allow_pickle=False, **arrays)
+                write_arrays(stream, arrays)
             if mdp is not None:
                 mdp.save(scratch / _MDP)
             first = {"format": self.name, "version": self.version, "limiirl": __version__}

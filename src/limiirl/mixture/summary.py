@@ -200,9 +200,7 @@ class Summary:
         rows = list(self._rows())
         for intents in table_blocks(rows):
             lines += ["", *align_rows(rows, intents)]
-        left = len(self.feature_names) - MOST_ROWS
-        if left > 0:
-            lines.append(f"  ... {left} more features in to_dict()")
+        lines += describe_remainder(self.thetas)
         # Names may contain escape sequences, which a terminal would execute.
         return escape_controls("\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip())
 
@@ -252,8 +250,9 @@ class Summary:
             yield "expected size", [(f"{size:.1f}", "") for size in self.sizes]
             yield "assigned", [(str(count), "") for count in self.counts]
         columns = (self.thetas, self.errors, self.status, *((self.t_values, self.p_values) if tested else ()))
-        for j, name in enumerate(self.feature_names[:MOST_ROWS]):
-            yield name, [format_estimate(*cell) for cell in zip(*(column[:, j] for column in columns), strict=True)]
+        for j in rank_features(self.thetas, self.errors):
+            by_intent = zip(*(column[:, j] for column in columns), strict=True)
+            yield self.feature_names[j], [format_estimate(*cell) for cell in by_intent]
 
     def _notes(self) -> Iterator[str]:
         if np.any(np.isfinite(self.errors)):
@@ -263,13 +262,7 @@ class Summary:
         elif np.any(self.status == "ok"):
             few = self.thetas.size <= MOST_PARAMETERS
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
-        for mark, meaning in MARKS.items():
-            if np.any((self.status == mark) & ~np.isfinite(self.errors)):  # otherwise the table has the error instead
-                yield f"({mark}) {meaning}"
-        contrasts = np.flatnonzero(np.any(self.status == "contrast", axis=0))
-        if contrasts.size:
-            rewards = f"{contrasts.size} rewards ({self.feature_names[contrasts[0]]}, ...)"
-            yield f"{rewards} are relative to their mean, because only their differences are identified"
+        yield from explain_marks(self.status, self.thetas, self.errors, self.feature_names)
         for row in self.profile:
             of = f"intent {row.intent}, {row.feature}" if self._is_mixture else row.feature
             yield f"95 % profile-likelihood interval of {of}: {row.low:.4g} to {row.high:.4g}"
@@ -514,6 +507,58 @@ def format_reward(value: float, error: float, status: str) -> tuple[str, str]:
     return f"{value:.{decimals}f}", f"± {error:.{decimals}f}"
 
 
+def rank_features(thetas: FloatArray, errors: FloatArray) -> list[int]:
+    """Return the features of the printed table, given rewards and errors (K, d).
+
+    If there are more than `MOST_ROWS`, these are the features whose rewards differ most between two intents, or from 0
+    for a single intent, in units of the standard error of the difference; without errors, in absolute value.
+
+    Examples
+    --------
+    >>> thetas = np.zeros((2, 100))
+    >>> thetas[1, 70], thetas[0, 20] = 5.0, -3.0
+    >>> rank_features(thetas, np.ones((2, 100)))[:3], rank_features(thetas[:, :3], np.ones((2, 3)))
+    ([70, 20, 0], [0, 1, 2])
+    """
+    K, d = thetas.shape
+    if d <= MOST_ROWS:
+        return list(range(d))
+    known = np.isfinite(errors) & (errors > 0.0)
+    variance = np.where(known, errors, np.inf if known.any() else 1.0) ** 2
+    pairs = [(k, m) for k in range(K) for m in range(k)] if K > 1 else [(0, None)]
+    size = np.zeros(d)
+    for k, m in pairs:
+        difference = thetas[k] if m is None else thetas[k] - thetas[m]
+        error = np.sqrt(variance[k] if m is None else variance[k] + variance[m])
+        size = np.fmax(size, np.abs(difference) / error)
+    order: list[int] = np.argsort(-size, kind="stable")[:MOST_ROWS].tolist()
+    return order
+
+
+def describe_remainder(thetas: FloatArray) -> list[str]:
+    """Return the line below a table of rewards (K, d) that does not show all features, or no line."""
+    left = thetas.shape[1] - MOST_ROWS
+    if left <= 0:
+        return []
+    what = "smaller differences between intents" if len(thetas) > 1 else "smaller t-values"
+    return [f"  ... {left} more features in to_dict(), with {what}"]
+
+
+def explain_marks(
+    status: NDArray[np.str_], thetas: FloatArray, errors: FloatArray, names: Sequence[str]
+) -> Iterator[str]:
+    """Yield the meaning of each mark in the printed table, for the status, values and errors (K, d) of rewards."""
+    # A reward with an error has no mark.
+    shown = np.where(np.isfinite(errors), "ok", status)[:, rank_features(thetas, errors)]
+    for mark, meaning in MARKS.items():
+        if np.any(shown == mark):
+            yield f"({mark}) {meaning}"
+    contrasts = np.flatnonzero(np.any(status == "contrast", axis=0))
+    if contrasts.size:
+        rewards = f"{contrasts.size} rewards ({names[contrasts[0]]}, ...)"
+        yield f"{rewards} are relative to their mean, because only their differences are identified"
+
+
 WALD_NOTE = "t, p: Wald tests that a reward is 0"
 
 
@@ -657,7 +702,13 @@ class GroupWeights:
     def __str__(self) -> str:
         K = self.weights.shape[1]
         head = "  ".join(f"{f'intent {k}':<17}" for k in range(K))
-        title = f"Mixture weights by group, with {100 * self.level:g} % intervals clustered by recording:"
+        bounded = bool(np.isfinite(self.low).any())
+        rule = (
+            f"{100 * self.level:g} % intervals clustered by recording"
+            if bounded
+            else "one recording each: no intervals"
+        )
+        title = f"Mixture weights by group, {'with ' * bounded}{rule}:"
         lines = [title, "", f"{'group':>12}  demonstrations  {head}".rstrip()]
         for g in range(min(len(self.names), _SHOWN)):
             cells = "  ".join(f"{self._cell(g, k):<17}" for k in range(K))

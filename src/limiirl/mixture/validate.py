@@ -13,10 +13,10 @@ from sklearn.base import clone
 
 from limiirl._progress import check_progress
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import as_floats, check_choice, check_count, check_flag, check_positive
+from limiirl._validation import as_floats, check_choice, check_count, check_flag, check_positive, suggest
 from limiirl.demos import Agents, Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, ModelMismatchWarning, NotFitted
-from limiirl.irl import REQUIRED, FitProblem, MaxEnt, choose_model
+from limiirl.irl import MODELS, REQUIRED, FitProblem, MaxEnt, choose_model
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture.em import Pooling, Settings, WeightDesign
@@ -125,6 +125,9 @@ def check_irl(irl: Any) -> Any:
         raise InvalidParameter.of("irl", irl, "must be an instance, not a class", remedy="Add parentheses.")
     if not all(callable(getattr(irl, name, None)) for name in REQUIRED):
         rule, remedy = f"must have the methods {' and '.join(REQUIRED)}", "See limiirl.testing.check_irl_model."
+        if isinstance(irl, str):
+            rule = "must be a model, not a name"
+            remedy = f"Pass irl=limiirl.{irl}()." if irl in MODELS else suggest(irl, MODELS)
         raise InvalidParameter.of("irl", irl, rule, remedy=remedy)
     return irl
 

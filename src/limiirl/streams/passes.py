@@ -138,6 +138,9 @@ def check_model(irl: Any) -> MaxEnt:
 
 def check_info(irl: MaxEnt, info: ShardInfo, name: str, mdp: MDP, longest: float | None = None) -> None:
     """Check that the model can generate the demonstrations of a shard; `longest` replaces a `max_length` of None."""
+    if mdp.environment is not None:
+        rule = "must be one environment for a stream, which does not store start states"
+        raise InvalidParameter.of("mdp", mdp.environment_names, rule, remedy=_IN_MEMORY)
     if irl.max_length is not None:
         longest = model_validate.max_length(irl.max_length)
     if longest is not None and info.longest > longest:

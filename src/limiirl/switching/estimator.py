@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._validation import check_choice, check_count, check_positive
-from limiirl.demos import Covariates, Demonstrations, Groups
+from limiirl.demos import Covariates, Demonstrations, Groups, resolve_environments
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter
 from limiirl.irl import MaxCausalEnt
 from limiirl.irl import validate as irl_checks
@@ -23,8 +23,8 @@ from limiirl.switching import io
 from limiirl.switching.em import EM, SwitchingState, compare_restarts, mean_transition, occupancy
 from limiirl.switching.inference import FittedSwitching
 from limiirl.switching.init import SwitchingStarts, check_init, is_random
-from limiirl.switching.problem import SwitchingProblem, check_model
-from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, KINDS, STATE, transition_table
+from limiirl.switching.problem import SwitchingProblem, check_model, refuse_covariates
+from limiirl.switching.transitions import CONSTANT, COVARIATES, HOMOGENEOUS, KINDS, STATE, transition_table
 
 if TYPE_CHECKING:
     from limiirl.switching.selection import SwitchingSelection
@@ -54,8 +54,12 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         "kmeans" (clusters of the mean features of windows); "random" (a random intent per window); labels (n,) or
         responsibilities (n, K) of the n decisions of all demonstrations; a fitted `IntentMixture`, whose posterior is
         computed for each window; or a fitted `SwitchingMixture`, from whose parameters EM starts.
+    initial : {"constant", "covariates"}
+        Whether the probabilities of the first intent are constant, or a multinomial logit of the covariates of the
+        first step.
     switching_ridge : float
-        Coefficient of the penalty ``|B|^2 / 2`` on the total log-likelihood: 1 / variance of a Gaussian prior.
+        Coefficient of the penalty ``|B|^2 / 2`` on the total log-likelihood: 1 / variance of a Gaussian prior. The
+        coefficients of the first intent have the same prior.
     window : int
         Maximum number of steps of a window.
     n_init : int
@@ -77,7 +81,9 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     initial_, thetas_ : (K,), (K, d)
-        Initial probabilities and rewards.
+        Initial probabilities and rewards; with ``initial="covariates"``, the mean probabilities over demonstrations.
+    initial_logits_ : (K, 1 + m) or None
+        Intercepts and coefficients of the first intent for standardised covariates, relative to intent 0.
     transition_ : (K, K) or (S, K, K)
         P(z_{t+1} = k | z_t = j), for each state if ``switching="state"``, or at the mean of the covariates.
     mean_transition_ : (K, K)
@@ -128,6 +134,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         switching: str = "homogeneous",
         init: Any = "kmeans",
         *,
+        initial: str = "constant",
         switching_ridge: float = 1.0,
         window: int = 20,
         n_init: int = 1,
@@ -142,6 +149,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.irl = irl
         self.switching = switching
         self.init = init
+        self.initial = initial
         self.switching_ridge = switching_ridge
         self.window = window
         self.n_init = n_init
@@ -153,20 +161,27 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(
-        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, covariates: Any = None
+        self,
+        mdp: Any,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
     ) -> SwitchingMixture:
         """Learn the rewards of the intents, and when they switch.
 
         Parameters
         ----------
-        mdp : MDP
+        mdp : MDP, or list or mapping of pairs (MDP, Demonstrations)
+            Pairs are environments with the same intents; see `combine_environments`. `demos` is omitted then.
         demos : Demonstrations
         groups : (N,), optional
             Group of each demonstration, such as an animal. All groups share the parameters. Standard errors are
             clustered by group if there are at least two.
         covariates : (n, m) array or frame, optional
-            Covariates of the steps, if ``switching="covariates"``: one row per decision, or one row per state, in the
-            order of `demos.states`. Row t affects the transition from step t to step t + 1. Text columns have one
+            Covariates of the steps, if `switching` or `initial` is "covariates": one row per decision, or one row per
+            state, in the order of `demos.states`. Row t affects the transition from step t to step t + 1. A table with
+            a column demo or group has one row per demonstration or group, for all of its steps. Text columns have one
             indicator per level except the first.
 
         Returns
@@ -174,6 +189,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         SwitchingMixture
             This estimator.
         """
+        mdp, demos = resolve_environments(mdp, demos)
         settings = self._settings()
         demos = validate.check_demos(demos, mdp)
         irl_checks.mdp(mdp)
@@ -185,7 +201,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         checked = self._check_covariates(demos, covariates)
         self.covariates_ = scale = None if checked is None else checked.measure()
         scaled = None if checked is None or scale is None else scale.standardise(checked.values)
-        problem = SwitchingProblem(irl, mdp, demos, self.switching, scaled)
+        problem = SwitchingProblem(irl, mdp, demos, self.switching, scaled, self.initial)
         self._check_enough_steps(problem)
         em = EM(problem, settings, check_positive(self.switching_ridge, "switching_ridge", zero=True))
         starts = SwitchingStarts(self.init, problem, self.n_intents, self.window)
@@ -205,6 +221,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         """Check the parameters and return the settings of EM."""
         check_count(self.n_intents, "n_intents")
         check_choice(self.switching, "switching", KINDS)
+        check_choice(self.initial, "initial", (CONSTANT, COVARIATES))
         check_count(self.n_init, "n_init")
         check_count(self.window, "window")
         check_progress(self.progress)
@@ -217,9 +234,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         )
 
     def _check_covariates(self, demos: Demonstrations, covariates: Any) -> Covariates | None:
-        if self.switching != COVARIATES:
-            if covariates is not None:
-                raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
+        if COVARIATES not in (self.switching, self.initial):
+            refuse_covariates(covariates)
             return None
         return Covariates.for_steps(covariates, demos)
 
@@ -238,7 +254,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
     def _store(self, problem: SwitchingProblem, state: SwitchingState, converged: bool) -> None:
         """Set the attributes of the solution."""
         parameters, last = state.parameters, state.history[-1]
-        self.initial_, self.thetas_, self.logits_ = parameters
+        self.initial_, self.thetas_, self.logits_, self.initial_logits_ = parameters
         kind = self.switching
         eta = np.zeros((1, self.n_intents)) if kind == COVARIATES else problem.design.eta(parameters.logits.B)
         table = transition_table(parameters.logits, eta)

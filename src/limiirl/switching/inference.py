@@ -28,9 +28,9 @@ from limiirl.switching.dynamics import (
     stationary_shares,
 )
 from limiirl.switching.information import SwitchingErrors, switching_errors
-from limiirl.switching.problem import Parameters, SwitchingProblem
+from limiirl.switching.problem import Parameters, SwitchingProblem, refuse_covariates
 from limiirl.switching.summary import SwitchingSummary, null_log_likelihood, summarise_switching
-from limiirl.switching.transitions import Logits, transition_table
+from limiirl.switching.transitions import COVARIATES, Logits, transition_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,6 +116,8 @@ class FittedSwitching(NoMetadataRouting):
     irl_: Any
     mdp_: Any
     switching: str
+    initial: str
+    initial_logits_: FloatArray | None = None
     covariates_: CovariateScale | None
     switching_ridge: float
     groups_: NDArray[Any] | None
@@ -242,9 +244,10 @@ class FittedSwitching(NoMetadataRouting):
         dynamics = self.group_dynamics(demos, groups, covariates)
         if len(self.initial_) == 1:
             raise InvalidParameter.of("n_intents", 1, "must be at least 2, so that intents can switch")
-        units = dynamics.groups
-        given = condition_of_groups(condition, units)
-        return compare_groups(dynamics.quantities, given, groups=units.names, **options)
+        units, quantities = dynamics.groups, dynamics.quantities
+        if len(self.initial_) == 2:
+            del quantities["share of steps, intent 1"]  # one share determines the other
+        return compare_groups(quantities, condition_of_groups(condition, units), groups=units.names, **options)
 
     def standard_errors(
         self,
@@ -354,12 +357,12 @@ class FittedSwitching(NoMetadataRouting):
             demos, covariates = self._training
         if demos is None:
             return summarise_switching(cast("Any", self))
+        problem, _ = self._problem_of(demos, covariates)
         trained = demos is self._training[0]
         measured = None
         if self.has_fast_errors(demos) if errors is None else errors:
             given = () if trained else (demos, covariates)
             measured = self.standard_errors(*given, covariance=covariance)
-        problem, _ = self._problem_of(demos, covariates)
         total, null = self._total(None if trained else demos, covariates)[0], null_log_likelihood(problem)
         return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured, (total, null))
 
@@ -491,7 +494,7 @@ class FittedSwitching(NoMetadataRouting):
     def transition_at(self, covariates: Any) -> FloatArray:
         """Return the transition matrices (n, K, K) for rows of covariates (n, m), in their original units."""
         check_fitted(self)
-        if self.covariates_ is None:
+        if self.covariates_ is None or self.switching != COVARIATES:
             message = f"transition_at requires switching='covariates'; got {self.switching!r}. See transition_."
             raise InvalidParameter(message, parameter="switching", value=self.switching)
         scaled = self.covariates_.standardise(Covariates.read(covariates, self.covariates_).values)
@@ -516,7 +519,8 @@ class FittedSwitching(NoMetadataRouting):
         check_fitted(self)
         K = len(self.initial_)
         rewards = free_parameters(self.irl_, self.mdp_, self.shares_, self.thetas_, self.n_steps_).n_free
-        return rewards + (K - 1) * (K + self.n_columns_)
+        n_first = 0 if self.initial_logits_ is None else self.initial_logits_.shape[1] - 1
+        return rewards + (K - 1) * (K + self.n_columns_ + n_first)
 
     def _total(self, demos: Demonstrations | None, covariates: Any) -> tuple[float, int]:
         """Return the total log-likelihood and the number of steps; the training data are the default."""
@@ -532,7 +536,7 @@ class FittedSwitching(NoMetadataRouting):
 
     @property
     def _parameters(self) -> Parameters:
-        return Parameters(self.initial_, self.thetas_, self.logits_)
+        return Parameters(self.initial_, self.thetas_, self.logits_, self.initial_logits_)
 
     def _problem_of(self, demos: Demonstrations, covariates: Any) -> tuple[SwitchingProblem, Parameters]:
         """Return the fit problem of demonstrations, and the fitted parameters."""
@@ -541,11 +545,11 @@ class FittedSwitching(NoMetadataRouting):
         scaled = None
         if self.covariates_ is not None:
             scaled = self.covariates_.standardise(Covariates.for_steps(covariates, demos, self.covariates_).values)
-        elif covariates is not None:
-            raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
-        return SwitchingProblem(self.irl_, self.mdp_, demos, self.switching, scaled), self._parameters
+        else:
+            refuse_covariates(covariates)
+        return SwitchingProblem(self.irl_, self.mdp_, demos, self.switching, scaled, self.initial), self._parameters
 
     def _viterbi(self, problem: SwitchingProblem, parameters: Parameters) -> NDArray[np.int64]:
         log_emission, B = problem.log_emission(parameters.thetas), parameters.logits.B
-        eta = problem.design.eta(B)
-        return viterbi(log_emission, np.log(parameters.initial), parameters.logits.A, eta, problem.data)
+        eta, log_initial = problem.design.eta(B), np.log(problem.initial(parameters))
+        return viterbi(log_emission, log_initial, parameters.logits.A, eta, problem.data)

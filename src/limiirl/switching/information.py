@@ -11,7 +11,7 @@ along v: one forward-backward recursion on each side of v.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,9 +26,11 @@ from limiirl.mixture import (
     SMALLEST_WEIGHT,
     FreeEstimates,
     FreeParameters,
+    WeightDesign,
     describe_sandwich,
     free_parameters,
     invert_information,
+    mean_jacobian,
     sandwich,
     score_blocks,
     wald_statistics,
@@ -57,7 +59,8 @@ class SwitchingErrors(FreeEstimates):
     Attributes
     ----------
     initial : (K,)
-        Errors of the initial probabilities; nan for a probability of (almost) 0 or 1.
+        Errors of the initial probabilities; nan for a probability of (almost) 0 or 1. With ``initial="covariates"``,
+        errors of their means over demonstrations.
     thetas, status : (K, d)
         Standard errors of rewards, and "ok" or the reason why there is none (see `StandardErrors`).
     transition : (K, K) or (S, K, K)
@@ -65,9 +68,12 @@ class SwitchingErrors(FreeEstimates):
     A, B : (K, K), (K, m)
         Errors of the logits relative to A_jj = 0: A_jk is the log odds of switching from intent j to k instead of
         staying.
+    initial_logits : (K, 1 + m) or None
+        Errors of the intercepts and coefficients of the first intent, relative to intent 0.
     covariance : (n, n)
-        Covariance of the n = K + K d + K K + K m parameters: initial, thetas, A and B, row by row. If only differences
-        between intents are identified, parameters are relative to their mean over intents.
+        Covariance of the n = K + K d + K K + K m parameters: initial, thetas, A and B, row by row; the first are the
+        K (1 + m) logits if the first intent depends on covariates. If only differences between intents are identified,
+        parameters are relative to their mean over intents.
     n_free : int
         Number of identified directions.
     method : str
@@ -79,12 +85,14 @@ class SwitchingErrors(FreeEstimates):
     transition: FloatArray
     A: FloatArray
     B: FloatArray
+    initial_logits: FloatArray | None
     covariance: FloatArray = field(repr=False)
     n_free: int
     method: str
     _basis: FloatArray = field(repr=False)  # (n, r), orthonormal
     _free_covariance: FloatArray = field(repr=False)  # (r, r); nan in flat directions
     _estimates: FloatArray = field(repr=False)  # (n,)
+    _first: WeightDesign | None = field(repr=False)
 
     @property
     def t(self) -> FloatArray:
@@ -100,6 +108,8 @@ class SwitchingErrors(FreeEstimates):
         initial, thetas, A, B = self._layout.split(x)
         by_state = self.transition.ndim == 3
         table = transition_table(Logits(A, B), B.T if by_state else np.zeros((1, self.initial.size)))
+        if self._first is not None:
+            initial = self._first.weights(initial).mean(axis=0)
         return initial, thetas, table if by_state else table[0]
 
     def _movable(self) -> BoolArray:
@@ -111,28 +121,33 @@ class SwitchingErrors(FreeEstimates):
     @property
     def _layout(self) -> _Layout:
         K, d = self.thetas.shape
-        return _Layout(K, d, self.B.shape[1])
+        return _Layout(K, d, self.B.shape[1], 0 if self._first is None else self._first.X.shape[1])
 
 
 class _Layout(NamedTuple):
-    """Numbers of intents, rewards and columns; parameters are initial, thetas, A and B, row by row."""
+    """Numbers of intents, rewards and columns; parameters are initial, thetas, A and B, row by row.
+
+    `p` is the number of columns of the logits of the first intent, or 0 if its probabilities are constant.
+    """
 
     K: int
     d: int
     m: int
+    p: int = 0
 
     def split(self, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return the parts (K,), (K, d), (K, K), (K, m) of parameters."""
-        K, d, m = self
-        ends = np.cumsum([K, K * d, K * K, K * m])
+        """Return the parts (K,) or (K, p), (K, d), (K, K), (K, m) of parameters."""
+        K, d, m, p = self
+        ends = np.cumsum([K * max(p, 1), K * d, K * K, K * m])
         initial, thetas, A, B = np.split(values[: ends[-1]], ends[:-1])
-        return initial, thetas.reshape(K, d), A.reshape(K, K), B.reshape(K, m)
+        first = initial.reshape(K, p) if p else initial
+        return first, thetas.reshape(K, d), A.reshape(K, K), B.reshape(K, m)
 
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
         """Slices of the parts."""
-        K, d, m = self
-        ends = np.cumsum([0, K, K * d, K * K, K * m]).tolist()
+        K, d, m, p = self
+        ends = np.cumsum([0, K * max(p, 1), K * d, K * K, K * m]).tolist()
         first, second, third, fourth = (slice(lo, hi) for lo, hi in pairwise(ends))
         return first, second, third, fourth
 
@@ -153,7 +168,9 @@ class SwitchingInformation:
     def __init__(self, problem: SwitchingProblem, parameters: Parameters, ridge: float, free: FreeParameters) -> None:
         self.problem, self.parameters, self.ridge, self.free = problem, parameters, ridge, free
         K, d = parameters.thetas.shape
-        self.layout = _Layout(K, d, parameters.logits.B.shape[1])
+        self.first = None if problem.first is None else replace(problem.first, ridge=ridge)
+        self.layout = _Layout(K, d, parameters.logits.B.shape[1], 0 if self.first is None else self.first.X.shape[1])
+        self.initial = problem.initial(parameters)
         self.log_emission = problem.log_emission(parameters.thetas)
         moving = np.isin(free.status, ("ok", "contrast", "not identified", "up to scale"))
         self._moving = moving
@@ -163,22 +180,32 @@ class SwitchingInformation:
 
     def count(self, direction: FloatArray | None = None, data: Decisions | None = None) -> ChainCounts:
         """Return the expected counts at the parameters plus a small step in a direction."""
-        initial, logits = self.parameters.initial, self.parameters.logits
-        log_emission, A, eta = self.log_emission, logits.A, self.eta
+        initial, log_emission, A, eta = self.initial, self.log_emission, self.parameters.logits.A, self.eta
         if direction is not None:
             d_initial, d_thetas, d_A, d_B = self.layout.split(direction)
             log_emission = log_emission + np.einsum("mkd,kd->mk", self.scores, d_thetas)
-            initial = initial * np.exp(d_initial / initial)
+            if self.first is None or self.parameters.first is None:
+                initial = initial * np.exp(d_initial / initial)
+            else:
+                initial = self.first.weights(self.parameters.first + d_initial)
             A, eta = A + d_A, eta + self.problem.design.eta(d_B)
         chain = Chain.of(log_emission, initial, A, eta)
         data = self.problem.data if data is None else data
         return count(chain, data, distinct_rows=self.problem.design.distinct)
 
-    def score(self, counts: ChainCounts) -> FloatArray:
-        """Return the gradient (n,) of the complete log-likelihood for counts, without penalties."""
+    def score(self, counts: ChainCounts, data: Decisions | None = None) -> FloatArray:
+        """Return the gradient (n,) of the complete log-likelihood for counts, without penalties.
+
+        `data` are the decisions that were counted, by default all.
+        """
         _, d_A, d_eta = normalise_logits(self.parameters.logits.A, self.eta, counts.origin)
+        if self.first is None:
+            of_initial = counts.initial / self.initial
+        else:
+            rows = (self.problem.data if data is None else data).start
+            of_initial = (np.atleast_2d(counts.initial) - self.initial[rows]).T @ self.first.X[rows]
         parts = (
-            counts.initial / self.parameters.initial,
+            of_initial,
             np.einsum("mk,mkd->kd", counts.decisions, self.scores),
             counts.transitions - d_A,
             self.problem.design.differentiate(counts.target - d_eta),
@@ -198,7 +225,7 @@ class SwitchingInformation:
         """Return the largest change in the logarithm of a probability per unit of a direction."""
         d_initial, d_thetas, d_A, d_B = self.layout.split(direction)
         changes = (
-            d_initial / self.parameters.initial,
+            d_initial / self.initial if self.first is None else self.first.X @ d_initial.T,
             np.einsum("mkd,kd->mk", self.scores, d_thetas),
             d_A,
             self.problem.design.eta(d_B),
@@ -210,7 +237,10 @@ class SwitchingInformation:
         first, second, third, fourth = self.layout.slices
         n = fourth.stop
         result = np.zeros((n, n))
-        result[first, first] = np.diag(counts.initial / self.parameters.initial**2)
+        if self.first is None:
+            result[first, first] = np.diag(counts.initial / self.initial**2)
+        else:
+            result[first, first] = self.first.information(self.initial) + self.first.penalty_curvature(self.layout.K)
         curvature = self.problem.emissions.curvature(counts.decisions, self.parameters.thetas, self._moving)
         if curvature is None:
             weighted = counts.decisions[:, :, None] * self.scores
@@ -228,7 +258,7 @@ class SwitchingInformation:
 
     def _logit_information(self, counts: ChainCounts) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the information of A (K^2, K^2), of A and B (K^2, K m), and of B (K m, K m)."""
-        K, _, m = self.layout
+        K, _, m, _ = self.layout
         design, X = self.problem.design, self.problem.design.X
         AA, AB, BB = np.zeros((K, K, K, K)), np.zeros((K, K, K, m)), np.zeros((K, m, K, m))
         for lo in range(0, self.eta.shape[0], _ROWS):
@@ -251,8 +281,7 @@ class SwitchingInformation:
 
     def basis(self, counts: ChainCounts) -> FloatArray:
         """Return an orthonormal basis (n, r) of the free directions."""
-        K, _, m = self.layout
-        initial = self.parameters.initial
+        K, _, m, p = self.layout
         n_weights = max(int(np.count_nonzero(self.free.occupied)) - 1, 0)
         thetas = self.free.basis[K:, n_weights:]
         A = [_tangent(mask) for mask in self.free_transitions()]
@@ -260,7 +289,8 @@ class SwitchingInformation:
         contrasts = _tangent(np.ones(K, dtype=bool))
         # B_kc = contrast_k 1(column = c)
         columns = np.kron(contrasts, np.eye(m)[:, reached]) if m else np.zeros((0, 0))
-        return np.asarray(block_diag(_tangent(_inside(initial)), thetas, *A, columns))
+        initial = np.kron(contrasts, np.eye(p)) if p else _tangent(_inside(self.initial))
+        return np.asarray(block_diag(initial, thetas, *A, columns))
 
     def free_transitions(self) -> BoolArray:
         """Return the mask (K, K) of logits that are not on a bound; an intent that is alone in its row is fixed."""
@@ -286,7 +316,7 @@ def _tangent(mask: BoolArray) -> FloatArray:
 def group_scores(information: SwitchingInformation, groups: Groups) -> FloatArray:
     """Return the gradient (G, n) of the log-likelihood of the demonstrations of each group."""
     parts = information.problem.split(groups)
-    return np.array([information.score(information.count(data=part)) for part in parts])
+    return np.array([information.score(information.count(data=part), part) for part in parts])
 
 
 def switching_errors(
@@ -335,6 +365,11 @@ def _report(
     variance = np.diag(covariance)
     flat_initial, flat_thetas, flat_A, flat_B = layout.split(on_flat.astype(np.float64))
     initial, thetas, _, _ = (np.sqrt(np.maximum(part, 0.0)) for part in layout.split(variance))
+    first_errors = None
+    if own.first is not None:
+        initial, first_errors = _first_errors(own, own.first, covariance[layout.slices[0], layout.slices[0]])
+        flat_initial = flat_initial.max(axis=1)
+        first_errors[flat_initial > 0.0] = np.nan
     inside = _inside(parameters.initial)
     usable = inside & (inside.sum() > 1) & (flat_initial == 0.0) & (initial <= _LARGEST_ERROR)
     initial = np.where(usable, initial, np.nan)
@@ -353,16 +388,32 @@ def _report(
         bad = bad | ~np.any(moved, axis=0)[:, None, None]
     transition = np.where(bad | (transition == 0.0), np.nan, transition)
     n_free = int(np.count_nonzero(np.isfinite(np.diag(free_estimates[1]))))
-    parts = (parameters.initial, parameters.thetas, parameters.logits.A, parameters.logits.B)
+    start = parameters.initial if parameters.first is None else parameters.first
+    parts = (start, parameters.thetas, parameters.logits.A, parameters.logits.B)
     estimates = np.concatenate([np.ravel(part) for part in parts])
     return SwitchingErrors(
-        initial, thetas, status, transition, A, B, covariance, n_free, method, *free_estimates, estimates
+        *(initial, thetas, status, transition, A, B, first_errors, covariance, n_free, method),
+        *(*free_estimates, estimates, own.first),
     )
+
+
+def _first_errors(
+    own: SwitchingInformation, design: WeightDesign, covariance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the errors (K,) of the mean initial probabilities, and (K, p) of the logits relative to intent 0."""
+    K, p = own.layout.K, own.layout.p
+    jacobian = mean_jacobian(design.X, own.initial)
+    to_reference = np.eye(K)
+    to_reference[:, 0] -= 1.0
+    change = np.kron(to_reference, np.eye(p))
+    errors = np.sqrt(np.maximum(np.diag(change @ covariance @ change.T), 0.0)).reshape(K, p)
+    errors[0] = np.nan
+    return np.sqrt(np.maximum(np.diag(jacobian @ covariance @ jacobian.T), 0.0)), errors
 
 
 def _logit_errors(own: SwitchingInformation, covariance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the standard errors of A relative to A_jj (K, K), of B (K, m), and of the transition probabilities."""
-    K, _, m = own.layout
+    K, _, m, _ = own.layout
     _, _, third, fourth = own.layout.slices
     VA = covariance[third, third].reshape(K, K, K, K)
     VB = covariance[fourth, fourth].reshape(K, m, K, m)

@@ -15,7 +15,13 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import OptionalMembers
 from limiirl.kernels.switching import ChainCounts
-from limiirl.mixture import IntentMixture, as_responsibilities, kmeans
+from limiirl.mixture import (
+    IntentMixture,
+    as_responsibilities,
+    centre_by_environment,
+    environment_fractions,
+    kmeans,
+)
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.transitions import Logits
 
@@ -83,6 +89,9 @@ class SwitchingStarts:
         features = self.problem.emissions.features()
         sizes = np.asarray(counts.sum(axis=1)).ravel()
         points = np.asarray(counts @ features) / sizes[:, None]
+        fractions = environment_fractions(self.problem.emissions)
+        if fractions is not None:
+            points = centre_by_environment(points, np.asarray(counts @ fractions) / sizes[:, None])
         with one_thread():
             if len(points) <= _MOST_WINDOWS:
                 return kmeans(points, self.n_intents, rng, n_starts)
@@ -127,9 +136,13 @@ class SwitchingStarts:
             raise InvalidParameter.of("init", fitted.thetas_.shape[1], f"must have {d} features, like the MDP")
         B = fitted.logits_.B
         same = fitted.logits_.B.shape[1] == m
-        return Parameters(
-            fitted.initial_, fitted.thetas_, Logits(fitted.logits_.A, B if same else np.zeros((self.n_intents, m)))
-        )
+        logits = Logits(fitted.logits_.A, B if same else np.zeros((self.n_intents, m)))
+        design, first = self.problem.first, getattr(fitted, "initial_logits_", None)
+        if design is None or (first is not None and first.shape[1] != design.X.shape[1]):
+            first = None if design is None else design.constant(fitted.initial_)
+        elif first is None:
+            first = design.constant(fitted.initial_)
+        return Parameters(fitted.initial_, fitted.thetas_, logits, first)
 
     def _m_step(self, U: FloatArray) -> Parameters:
         """Return the parameters for responsibilities U (n, K), with transitions between the most probable intents."""

@@ -63,6 +63,7 @@ def save(mixture: SwitchingMixture, folder: str | PathLike[str]) -> None:
         "data_file": mixture.data_file_,
         "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
         "logits": [writer.encode(part, f"logits.{i}") for i, part in enumerate(mixture.logits_)],
+        "initial_logits": writer.encode(mixture.initial_logits_, "initial_logits"),
         "covariates": None
         if covariates is None
         else [writer.encode(part, f"covariates.{i}") for i, part in enumerate(covariates)],
@@ -82,6 +83,7 @@ def load(cls: type[_Switching], folder: str | PathLike[str]) -> _Switching:
             setattr(mixture, name, decode(header["results"][name], arrays))
         mixture.data_file_ = check_data_file(header.get("data_file"))
         mixture.logits_ = Logits(*(decode(part, arrays) for part in header["logits"]))
+        mixture.initial_logits_ = decode(header.get("initial_logits"), arrays)
         written = header["covariates"]
         mixture.covariates_ = None if written is None else CovariateScale(*(decode(x, arrays) for x in written))
         mixture.history_ = decode_history(header["history"], arrays)

@@ -21,8 +21,17 @@ from limiirl.irl import FitProblem, MaxEnt, OptionalMembers, make_problem
 from limiirl.irl import validate as irl_checks
 from limiirl.kernels.switching import Chain, ChainCounts, Decisions, Posterior, count, infer
 from limiirl.mdp import MDP
-from limiirl.mixture import floor_weights
-from limiirl.switching.transitions import HOMOGENEOUS, LARGEST_LOGIT, STATE, Design, Logits, fit_logits
+from limiirl.mixture import WeightDesign, floor_weights, validate
+from limiirl.switching.transitions import (
+    CONSTANT,
+    COVARIATES,
+    HOMOGENEOUS,
+    LARGEST_LOGIT,
+    STATE,
+    Design,
+    Logits,
+    fit_logits,
+)
 
 # Intents with fewer expected steps are not fitted, because averages of their features underflow.
 _UNDERFLOW = 1e-250
@@ -31,11 +40,15 @@ _FIRST_EVALUATIONS = 50
 
 
 class Parameters(NamedTuple):
-    """Initial probabilities (K,), rewards (K, d), and logits of the transitions."""
+    """Initial probabilities (K,), rewards (K, d), and logits of the transitions.
+
+    If the first intent depends on covariates, `first` (K, p) are its logits, and `initial` the mean probabilities.
+    """
 
     initial: FloatArray
     thetas: FloatArray
     logits: Logits
+    first: FloatArray | None = None
 
 
 class DistinctDecisions(NamedTuple):
@@ -105,6 +118,13 @@ def check_model(model: Any) -> Any:
     return model
 
 
+def refuse_covariates(covariates: object) -> None:
+    """Raise if there are covariates, but neither the first intent nor the switches depend on them."""
+    if covariates is not None:
+        rule = "requires switching='covariates' or initial='covariates'"
+        raise InvalidParameter.of("covariates", type(covariates).__name__, rule)
+
+
 class SwitchingProblem:
     """E-step and M-step for the decisions of demonstrations.
 
@@ -116,6 +136,9 @@ class SwitchingProblem:
     kind : {"homogeneous", "state", "covariates"}
         Transition model.
     covariates : (n, m), optional
+        Standardised covariates of the steps, for the transitions if `kind` is "covariates".
+    initial : {"constant", "covariates"}
+        Whether the first intent depends on the covariates of the first step.
         Standardised covariates of the steps.
 
     Attributes
@@ -126,16 +149,26 @@ class SwitchingProblem:
     """
 
     def __init__(
-        self, model: Any, mdp: MDP, demos: Demonstrations, kind: str = HOMOGENEOUS, covariates: FloatArray | None = None
+        self,
+        model: Any,
+        mdp: MDP,
+        demos: Demonstrations,
+        kind: str = HOMOGENEOUS,
+        covariates: FloatArray | None = None,
+        initial: str = CONSTANT,
     ) -> None:
         self.model, self.mdp, self.demos = check_model(model), mdp, demos
         self.decisions = DistinctDecisions.of(mdp, demos)
         anywhere = mdp.replace(p0=np.full(mdp.n_states, 1.0 / mdp.n_states))
+        self._log_start = anywhere.log_p0[self.decisions.demos.start_states]
         self.emissions: FitProblem = make_problem(model, anywhere, self.decisions.demos)
         regulariser = self.emissions.regulariser
         if regulariser is not None:  # the penalty is per step
             self.emissions.regulariser = replace(regulariser, n_demos=self.n_steps)
-        if covariates is not None:
+        self.first: WeightDesign | None = None
+        if initial == COVARIATES and covariates is not None:
+            self.first = WeightDesign(validate.add_intercept(covariates[self.decisions.offsets[:-1]]))
+        if kind == COVARIATES and covariates is not None:
             self.design = Design.by_covariates(covariates)
         elif kind == STATE:
             self.design = Design.by_state(self.decisions.state, mdp.n_states)
@@ -150,17 +183,24 @@ class SwitchingProblem:
     @cached_property
     def data(self) -> Decisions:
         """Arrays for the kernels."""
-        return Decisions(self.decisions.number, self.design.row, self.decisions.offsets)
+        offsets = self.decisions.offsets
+        return Decisions(self.decisions.number, self.design.row, offsets, np.arange(offsets.size - 1, dtype=np.int32))
 
     def log_emission(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (m, K) of the distinct decisions, given their states."""
-        log_q = self.decisions.log_outcome - math.log(self.mdp.n_states)
+        log_q = self.decisions.log_outcome + self._log_start
         return irl_checks.check_log_prob(self.emissions.log_prob(thetas) - log_q[:, None])
+
+    def initial(self, parameters: Parameters) -> FloatArray:
+        """Return the probabilities of the first intent, (K,), or (N, K) if they depend on covariates."""
+        if self.first is None or parameters.first is None:
+            return parameters.initial
+        return self.first.weights(parameters.first)
 
     def chain(self, parameters: Parameters) -> Chain:
         """Return the parameters of the kernels."""
         eta = self.design.eta(parameters.logits.B)
-        return Chain.of(self.log_emission(parameters.thetas), parameters.initial, parameters.logits.A, eta)
+        return Chain.of(self.log_emission(parameters.thetas), self.initial(parameters), parameters.logits.A, eta)
 
     def e_step(self, parameters: Parameters) -> ChainCounts:
         """Return the expected counts; raise if a step has probability 0 under every intent."""
@@ -197,9 +237,14 @@ class SwitchingProblem:
         moments = self.emissions.moments(counts.decisions)
         starts = self.emissions.project(thetas[which])
         thetas[which], n_evaluations = self.emissions.m_step(moments, starts, which, self._limit(max_evaluations))
-        initial = floor_weights(counts.initial, float(counts.initial.sum()))
         logits = fit_logits(self.design, counts, parameters.logits, ridge)
-        return Parameters(initial, thetas, logits), n_evaluations
+        if self.first is None or parameters.first is None:
+            initial, first = floor_weights(counts.initial, float(counts.initial.sum())), None
+        else:
+            design = replace(self.first, ridge=ridge)
+            first = design.fit(np.atleast_2d(counts.initial), parameters.first)
+            initial = design.weights(first).mean(axis=0)
+        return Parameters(initial, thetas, logits, first), n_evaluations
 
     def first_m_step(self, counts: ChainCounts, logits: Logits) -> Parameters:
         """Return parameters for expected counts from initial responsibilities, and the given logits.
@@ -211,7 +256,8 @@ class SwitchingProblem:
         )
         which, limit = np.arange(decisions.shape[1]), self._limit(_FIRST_EVALUATIONS)
         thetas = self.emissions.m_step(self.emissions.moments(decisions), None, which, limit).thetas
-        return Parameters(floor_weights(counts.initial, float(counts.initial.sum())), thetas, logits)
+        initial = floor_weights(counts.initial, float(counts.initial.sum()))
+        return Parameters(initial, thetas, logits, None if self.first is None else self.first.constant(initial))
 
     def _limit(self, max_evaluations: int | None) -> int | None:
         """Return the limit, or None for a model without such a parameter."""
@@ -219,26 +265,34 @@ class SwitchingProblem:
 
     def penalty(self, parameters: Parameters, ridge: float) -> float:
         """Return the penalty that EM subtracts from the log-likelihood."""
-        return self.emissions.penalty(parameters.thetas) + 0.5 * ridge * float(np.sum(parameters.logits.B**2))
+        penalty = self.emissions.penalty(parameters.thetas) + 0.5 * ridge * float(np.sum(parameters.logits.B**2))
+        if self.first is not None and parameters.first is not None:
+            penalty += replace(self.first, ridge=ridge).penalty(parameters.first)
+        return penalty
 
     def to_vector(self, parameters: Parameters) -> FloatArray:
         """Return the parameters as one vector, in which a linear extrapolation keeps probabilities positive."""
         logits = parameters.logits
-        parts = (np.log(parameters.initial), parameters.thetas, logits.A, logits.B)
+        first = np.log(parameters.initial) if parameters.first is None else parameters.first
+        parts = (first, parameters.thetas, logits.A, logits.B)
         return np.concatenate([np.ravel(part) for part in parts])
 
     def from_vector(self, vector: FloatArray, like: Parameters) -> Parameters:
         """Return the parameters of a vector, projected onto the feasible set; `like` provides the shapes."""
         K, thetas, B = len(like.initial), like.thetas, like.logits.B
-        ends = np.cumsum([K, thetas.size, K * K])
-        log_initial, theta, A, flat_B = np.split(vector, ends)
+        ends = np.cumsum([K if like.first is None else like.first.size, thetas.size, K * K])
+        start, theta, A, flat_B = np.split(vector, ends)
         rows = A.reshape(K, K)
         if self.design.kind == HOMOGENEOUS:
             rows = np.array([np.log(_to_probabilities(row)) for row in rows])
         else:
             rows = np.clip(rows, -LARGEST_LOGIT, LARGEST_LOGIT)
         projected = self.emissions.project(theta.reshape(thetas.shape))
-        return Parameters(_to_probabilities(log_initial), projected, Logits(rows, flat_B.reshape(B.shape)))
+        logits = Logits(rows, flat_B.reshape(B.shape))
+        if self.first is None or like.first is None:
+            return Parameters(_to_probabilities(start), projected, logits)
+        first = start.reshape(like.first.shape)
+        return Parameters(self.first.weights(first).mean(axis=0), projected, logits, first)
 
     def sum_windows(self, window: int) -> tuple[IntArray, Any]:
         """Return the window (n,) of each step, and the counts (W, m) of distinct decisions in each window.
@@ -266,7 +320,7 @@ class SwitchingProblem:
             lengths = data.offsets[own + 1] - data.offsets[own]
             first = np.cumsum(lengths) - lengths
             steps = np.arange(int(lengths.sum())) + np.repeat(data.offsets[own] - first, lengths)
-            yield Decisions(data.number[steps], data.row[steps], np.append(first, lengths.sum()))
+            yield Decisions(data.number[steps], data.row[steps], np.append(first, lengths.sum()), data.start[own])
 
     @property
     def units(self) -> Groups:

@@ -20,11 +20,11 @@ from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import check_count, check_positive, check_type, is_collection
 from limiirl.baselines import Baseline, MarkovChain, NGram, Uniform
 from limiirl.demos import Covariates, Demonstrations, Groups
-from limiirl.errors import InvalidParameter, LimiirlError, LimiirlWarning
+from limiirl.errors import InvalidParameter, LimiirlError, LimiirlWarning, SelectionInterrupted
 from limiirl.irl import MaxCausalEnt
 from limiirl.mixture import align_rows, validate
 from limiirl.switching.estimator import SwitchingMixture
-from limiirl.switching.problem import check_lengths
+from limiirl.switching.problem import check_lengths, refuse_covariates
 from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS
 
 # Models without rewards, to which every table compares the intents.
@@ -97,6 +97,8 @@ class SwitchingSelection:
         The setting that was selected in each outer fold.
     unit : str
         "demonstrations" or "groups".
+    missing : tuple of SwitchingSetting
+        Settings that are not compared, because the comparison was interrupted. `best` is then not fitted.
     """
 
     rows: tuple[SwitchingRow, ...]
@@ -106,6 +108,7 @@ class SwitchingSelection:
     nested_se: float
     nested_settings: tuple[SwitchingSetting, ...]
     unit: str
+    missing: tuple[SwitchingSetting, ...] = ()
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per setting and baseline."""
@@ -122,6 +125,7 @@ class SwitchingSelection:
             "nested_se": self.nested_se,
             "nested_settings": [setting._asdict() for setting in self.nested_settings],
             "unit": self.unit,
+            "missing": [setting._asdict() for setting in self.missing],
         }
         return {name: _without_nan(value) for name, value in facts.items()}
 
@@ -141,6 +145,9 @@ class SwitchingSelection:
             cells += [_with_error(row.held_out, row.held_out_se), _with_error(row.behind, row.behind_se)]
             table.append((name, [*cells, ("", ", ".join(marks))]))
         lines = [*align_rows(table, range(len(heads))), "", f"  ± one standard error, clustered by {self.unit}"]
+        if self.missing:
+            numbers = ", ".join(str(k) for k in dict.fromkeys(setting.n_intents for setting in self.missing))
+            lines.append(f"  Interrupted: {len(self.missing)} settings not compared (K = {numbers})")
         if math.isfinite(self.nested):
             score = " ".join(_with_error(self.nested, self.nested_se))
             lines.append(f"  {score} nats per step if the setting is selected without the {self.unit} that are scored")
@@ -236,16 +243,30 @@ class SwitchingSelectionProblem:
         return self.units.sum((self.demos.lengths - 1).astype(np.float64))
 
     def compare(
-        self, settings: list[SwitchingSetting], within: BoolArray, folds: IntArray, run: Any
+        self,
+        settings: list[SwitchingSetting],
+        within: BoolArray,
+        folds: IntArray,
+        run: Any,
+        results: dict[SwitchingSetting | str, list[_Scores]],
     ) -> list[SwitchingRow]:
-        """Return one row per setting and baseline, from the folds of the units `within` (U,)."""
-        models: list[SwitchingSetting | str] = [*settings, *_BASELINES]
+        """Return one row per setting and baseline, from the folds of the units `within` (U,).
+
+        The scores of each model are added to `results` when all its folds are complete; baselines are the first.
+        """
+        models: list[SwitchingSetting | str] = [*_BASELINES, *settings]
         numbers = np.unique(folds[within])
         tasks = [_Task(m, within & (folds != f), within & (folds == f)) for m in models for f in numbers]
-        results = iter(run(tasks))
-        rows, values = [], []
+        scores = iter(run(tasks))
         for model in models:
-            own = [next(results) for _ in numbers]
+            results[model] = [next(scores) for _ in numbers]
+        return self.tabulate(results, within)
+
+    def tabulate(self, results: dict[SwitchingSetting | str, list[_Scores]], within: BoolArray) -> list[SwitchingRow]:
+        """Return one row per setting, then one per baseline, from the scores of all folds of units `within` (U,)."""
+        rows, values = [], []
+        for model in sorted(results, key=lambda model: isinstance(model, str)):
+            own = results[model]
             total = np.nansum([scores.values for scores in own], axis=0)
             failed = [scores.error for scores in own if scores.error]
             values.append(np.full(len(total), np.nan) if failed else np.where(within, total, np.nan))
@@ -329,7 +350,9 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
     """Compare settings of a `SwitchingMixture` by the predictive log-likelihood of held-out units.
 
     All combinations are fitted. The table also has the scores of models without rewards: uniform, a Markov chain of
-    order 2, and a back-off n-gram over five states, whose smoothing is chosen within the training folds.
+    order 2, and a back-off n-gram over five states, whose smoothing is chosen within the training folds. Ctrl-C raises
+    `limiirl.errors.SelectionInterrupted`, a KeyboardInterrupt whose `selection` compares the settings whose folds are
+    complete.
 
     Parameters
     ----------
@@ -398,11 +421,24 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
                 yield scores
 
         everyone = np.ones(n_units, dtype=bool)
-        rows = problem.compare(settings, everyone, inner, run)
-        recommended = recommend_setting(rows, n_errors)
-        nested = _nest(problem, settings, outer, folds, entropy, n_errors, run) if outer is not None else None
-        best, own = problem.apply(recommended)
-        best.fit(own, demos, groups, covariates=covariates)
+        results: dict[SwitchingSetting | str, list[_Scores]] = {}
+        try:
+            rows = problem.compare(settings, everyone, inner, run, results)
+            recommended = recommend_setting(rows, n_errors)
+            nested = _nest(problem, settings, outer, folds, entropy, n_errors, run) if outer is not None else None
+            best, own = problem.apply(recommended)
+            best.fit(own, demos, groups, covariates=covariates)
+        except KeyboardInterrupt:
+            if not any(isinstance(model, SwitchingSetting) for model in results):
+                raise
+            rows = problem.tabulate(results, everyone)
+            recommended = recommend_setting(rows, n_errors)
+            missing = tuple(setting for setting in settings if setting not in results)
+            best, _ = problem.apply(recommended)
+            partial = SwitchingSelection(
+                tuple(rows), recommended, best, math.nan, math.nan, (), problem.units.noun, missing
+            )
+            raise SelectionInterrupted(partial) from None
         if report is not None:
             report(total, total, "fit to all demonstrations")
     score, chosen = ((math.nan, math.nan), ()) if nested is None else nested
@@ -411,9 +447,8 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
 
 def _align_covariates(template: SwitchingMixture, demos: Demonstrations, covariates: Any) -> FloatArray | None:
     """Return covariates with one row per decision, or None."""
-    if template.switching != COVARIATES:
-        if covariates is not None:
-            raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
+    if COVARIATES not in (template.switching, template.initial):
+        refuse_covariates(covariates)
         return None
     return Covariates.for_steps(covariates, demos).values
 
@@ -476,7 +511,7 @@ def _nest(
         inner = np.zeros(len(outer), dtype=np.int64)
         members = rng.permutation(np.flatnonzero(within))
         inner[members] = np.arange(members.size) % min(n_folds, members.size)
-        setting = recommend_setting(problem.compare(settings, within, inner, run), n_errors)
+        setting = recommend_setting(problem.compare(settings, within, inner, run, {}), n_errors)
         scores = problem(_Task(setting, within, ~within))
         if scores.error:
             raise LimiirlError(f"The fit of an outer fold failed. {scores.error}", parameter="outer_folds")

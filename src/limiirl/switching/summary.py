@@ -15,15 +15,16 @@ from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.mixture import (
-    MARKS,
-    MOST_ROWS,
     WALD_NOTE,
     align_rows,
     describe_model,
+    describe_remainder,
+    explain_marks,
     feature_names,
     format_estimate,
     format_reward,
     free_parameters,
+    rank_features,
     table_blocks,
     table_rows_html,
     to_plain,
@@ -75,6 +76,9 @@ class SwitchingSummary:
         Number of initialisations, and of those that reached the best objective.
     total_log_likelihood, null_log_likelihood : float
         Sum over steps; and the sum for the null model theta = 0 (nan if it is not available).
+    initial_names, initial_coefficients, initial_coefficient_errors : (m,), (K, m), (K, m)
+        Coefficients of the first intent, for standardised covariates, relative to intent 0; empty if its probabilities
+        are constant.
 
     Examples
     --------
@@ -121,6 +125,9 @@ class SwitchingSummary:
     n_best: int
     total_log_likelihood: float
     null_log_likelihood: float
+    initial_names: tuple[str, ...]
+    initial_coefficients: FloatArray
+    initial_coefficient_errors: FloatArray
 
     @property
     def t_values(self) -> FloatArray:
@@ -163,11 +170,12 @@ class SwitchingSummary:
             ("stationary", ("",), self.stationary, None),
             ("dwell_time", ("",), self.dwell_times, self.dwell_errors),
             ("initial", ("",), self.initial, self.initial_errors),
+            ("initial_coefficient", self.initial_names, self.initial_coefficients, self.initial_coefficient_errors),
             ("transition", tuple(map(str, range(K))), self.transition, self.transition_errors),
             ("coefficient", self.covariate_names, self.coefficients, self.coefficient_errors),
             ("reward", self.feature_names, self.thetas, self.errors),
         ]
-        tested = ("reward", "coefficient")
+        tested = ("reward", "coefficient", "initial_coefficient")
         names = ("intent", "parameter", "name", "value", "standard_error", "t", "p", "status")
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for parameter, labels, values, errors in blocks:
@@ -187,9 +195,7 @@ class SwitchingSummary:
         rows = list(self._rows())
         for intents in table_blocks(rows):
             lines += ["", *align_rows(rows, intents)]
-        left = len(self.feature_names) - MOST_ROWS
-        if left > 0:
-            lines.append(f"  ... {left} more features in to_dict()")
+        lines += describe_remainder(self.thetas)
         return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
 
     __repr__ = __str__
@@ -228,24 +234,30 @@ class SwitchingSummary:
             yield "segments", [(str(n), "") for n in self.n_segments]
             yield "mean length", [(f"{x:.4g}" if math.isfinite(x) else "-", "") for x in self.mean_segment]
         yield "first intent", [_percent(*cell) for cell in zip(self.initial, self.initial_errors, strict=True)]
+        for c, name in enumerate(self.initial_names):
+            values, errors = self.initial_coefficients[:, c], self.initial_coefficient_errors[:, c]
+            yield f"first intent: {name}", _estimates(values, errors)
         for k in range(self.n_intents):
             cells = zip(self.transition[:, k], self.transition_errors[:, k], strict=True)
             yield f"followed by {k}", [_percent(*cell) for cell in cells]
         for c, name in enumerate(self.covariate_names):
             values, errors = self.coefficients[:, c], self.coefficient_errors[:, c]
-            tests = zip(values, errors, *wald_statistics(values, errors), strict=True)
-            yield f"towards it: {name}", [format_estimate(x, error, "ok", t, p) for x, error, t, p in tests]
+            yield f"towards it: {name}", _estimates(values, errors)
         columns = (self.thetas, self.errors, self.status, self.t_values, self.p_values)
-        for j, name in enumerate(self.feature_names[:MOST_ROWS]):
-            yield name, [format_estimate(*cell) for cell in zip(*(column[:, j] for column in columns), strict=True)]
+        for j in rank_features(self.thetas, self.errors):
+            by_intent = zip(*(column[:, j] for column in columns), strict=True)
+            yield self.feature_names[j], [format_estimate(*cell) for cell in by_intent]
 
     def _notes(self) -> Iterator[str]:
         yield f"± one standard error, from the {self.method}" if self.method else _NO_ERRORS
         if np.any(np.isfinite(self.t_values)):
             yield WALD_NOTE
-        for mark, meaning in MARKS.items():
-            if np.any(self.status == mark):
-                yield f"({mark}) {meaning}"
+        yield from explain_marks(self.status, self.thetas, self.errors, self.feature_names)
+
+
+def _estimates(values: FloatArray, errors: FloatArray) -> list[tuple[str, ...]]:
+    tests = zip(values, errors, *wald_statistics(values, errors), strict=True)
+    return [format_estimate(x, error, "ok", t, p) for x, error, t, p in tests]
 
 
 def _percent(value: float, error: float) -> tuple[str, str]:
@@ -273,7 +285,12 @@ def summarise_switching(
     """
     total, null = (mixture.log_likelihood_ * mixture.n_steps_, math.nan) if log_likelihoods is None else log_likelihoods
     K, d = mixture.thetas_.shape
-    covariates = () if mixture.covariates_ is None else mixture.covariates_.names
+    names = () if mixture.covariates_ is None else mixture.covariates_.names
+    covariates = names if mixture.switching == COVARIATES else ()
+    first = np.zeros((K, 0)) if mixture.initial_logits_ is None else mixture.initial_logits_[:, 1:]
+    first_errors = np.full(first.shape, np.nan)
+    if measured is not None and measured.initial_logits is not None:
+        first_errors = measured.initial_logits[:, 1:]
     coefficients = mixture.logits_.B if covariates else np.zeros((K, 0))
     transition_errors = np.full((K, K), np.nan)
     if measured is not None and mixture.switching == HOMOGENEOUS:
@@ -319,6 +336,9 @@ def summarise_switching(
         n_best=sum(run.best for run in mixture.restarts_),
         total_log_likelihood=total,
         null_log_likelihood=null,
+        initial_names=names if first.size else (),
+        initial_coefficients=first,
+        initial_coefficient_errors=first_errors,
     )
 
 

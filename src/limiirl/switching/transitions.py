@@ -12,7 +12,7 @@ from limiirl.irl import Box, minimise_lbfgs
 from limiirl.kernels.switching import ChainCounts, normalise_logits
 from limiirl.mixture import floor_weights
 
-HOMOGENEOUS, STATE, COVARIATES = "homogeneous", "state", "covariates"
+CONSTANT, HOMOGENEOUS, STATE, COVARIATES = "constant", "homogeneous", "state", "covariates"
 KINDS = (HOMOGENEOUS, STATE, COVARIATES)
 # Largest logit of a transition relative to staying: its probability cannot become less than about 1e-8.
 LARGEST_LOGIT = 18.4
@@ -85,7 +85,7 @@ class LogitObjective:
 
     def __init__(self, design: Design, counts: ChainCounts, ridge: float) -> None:
         self.design, self.counts, self.ridge = design, counts, ridge
-        self.K = len(counts.initial)
+        self.K = len(counts.transitions)
         self.total = float(counts.transitions.sum())
         self.off = ~np.eye(self.K, dtype=bool)
         self.scale = np.ones(self.K * (self.K - 1) + self.K * design.n_columns)

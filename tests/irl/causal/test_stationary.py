@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from limiirl import MDP
-from limiirl.irl.causal import stationary
+from limiirl.irl.causal import state_actions, stationary
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import SoftBellmanSolver
 from limiirl.kernels import policy_systems
@@ -73,3 +73,44 @@ def test_the_least_recently_used_values_are_dropped(solver, monkeypatch):
     kept = list(solver._solved)
     solver.values(thetas[[0]])  # stored: only its position changes
     assert list(solver._solved) == kept[::-1]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_scores_are_derivatives_of_log_probabilities_also_in_a_used_workspace(solver, monkeypatch, stored):
+    if not stored:
+        monkeypatch.setattr(state_actions, "_MOST_STORED", 0)
+    theta, step = np.array([1.0, -1.0, 0.5]), 1e-5
+    solver.derivatives(theta + 1.0)
+    derivatives = solver.derivatives(theta)
+    for j, unit in enumerate(np.eye(3)):
+        up, down = (solver.values((theta + sign * step * unit)[None]) for sign in (1, -1))
+        difference = np.log(up.pi[:, 0] / down.pi[:, 0]) / (2 * step)
+        np.testing.assert_allclose(derivatives.scores[:, j], difference, atol=1e-7)
+
+
+def test_small_workspaces_are_reused(solver, monkeypatch):
+    theta = np.array([1.0, -1.0, 0.5])
+    assert solver.derivatives(theta).scores is solver.derivatives(theta).scores
+    monkeypatch.setattr(state_actions, "_MOST_STORED", 0)
+    fresh = SoftBellmanSolver(StateActions(solver.pairs.mdp), 1.0)
+    assert fresh.derivatives(theta).scores is not fresh.derivatives(theta).scores
+
+
+def test_more_values_are_stored_on_request(solver):
+    thetas = np.random.default_rng(4).normal(size=(50, 3))
+    solver.values(thetas)
+    default = len(solver._solved)
+    solver.store(100)
+    solver.values(thetas)
+    assert len(solver._solved) == 50
+    solver.store(0)
+    assert len(solver._solved) == default < 50
+
+
+def test_stored_values_are_limited_by_memory(solver, monkeypatch):
+    monkeypatch.setattr(stationary, "_SOLVED_BYTES", 2**23)
+    solver.store(10**6)
+    solver.values(np.random.default_rng(4).normal(size=(500, 3)))
+    stored = sum(part.nbytes for solved in solver._solved.values() for part in (solved.Q, solved.norm, solved.pi))
+    assert 32 < len(solver._solved) < 500
+    assert stored < 2**23

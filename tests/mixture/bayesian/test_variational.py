@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy import integrate
-from scipy.special import betaln, digamma, gammaln
+from scipy.special import betaln, digamma, expit, gammaln
 from scipy.stats import norm, truncnorm
 from sklearn.mixture import BayesianGaussianMixture
 
@@ -105,7 +105,7 @@ def test_a_learned_concentration_is_bounded_by_the_integral_over_it():
     np.testing.assert_allclose(result.concentration, mean, rtol=0.1)
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("d", [1, 2, 5, 20])
 def test_nodes_give_exact_means_of_cubics(d):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, d))
@@ -117,6 +117,81 @@ def test_nodes_give_exact_means_of_cubics(d):
     np.testing.assert_allclose(node_weights(d) @ (nodes @ derivative) ** 2, at**2 + spread, rtol=1e-9)
     cubic = at**3 + 3.0 * at * spread
     np.testing.assert_allclose(node_weights(d) @ (nodes @ derivative) ** 3, cubic, rtol=1e-9)
+
+
+def test_nodes_of_many_rewards_are_as_far_from_the_mean_as_samples():
+    # E |u|^4 = d (d + 2) for u ~ N(0, I). Nodes at sqrt(3) along the coordinates would give 3 d.
+    d = 40
+    nodes = RewardPosterior(np.zeros((1, d)), np.eye(d)[None]).nodes[0]
+    assert np.min(node_weights(d)) >= 0.0
+    np.testing.assert_allclose(node_weights(d) @ np.sum(nodes**2, axis=1) ** 2, d * (d + 2.0), rtol=0.1)
+    assert np.max(np.abs(nodes)) < 3.0  # no reward is extreme
+
+
+def well(depth: float):
+    """Return the loss depth (1 - exp(-u_0^2 / 2)) of normal scores u = theta / 3; other rewards have no effect."""
+
+    def loss_of(thetas, which):
+        u = thetas / 3.0
+        fall = depth * np.exp(-0.5 * u[:, 0] ** 2)
+        gradients = np.zeros_like(thetas)
+        gradients[:, 0] = u[:, 0] * fall / 3.0
+        return depth - fall, gradients
+
+    return loss_of
+
+
+def test_improve_escapes_where_the_likelihood_is_not_concave():
+    # At u_0 = 2 the curvature is negative. A step with a small positive curvature instead would be far too long, and
+    # the width of u_1, about which the data contain nothing, would remain that of the start.
+    start = RewardPosterior.narrow(np.array([[2.0, 0.3, 0.0]]))
+    result = improve(well(1e5), FREE, start, 40)
+    np.testing.assert_allclose(result.mean, [[0.0, 0.0, 0.0]], atol=1e-3)
+    widths = np.linalg.norm(result.root[0], axis=1)
+    np.testing.assert_allclose(widths, [1e5**-0.5, 1.0, 1.0], rtol=1e-2)
+
+
+def test_one_trial_near_the_optimum_gains_what_there_is_to_gain():
+    ready, U = make_problem(MaxEnt(7), MDP, DEMOS), np.ones((24, 1))
+    objective = loss(ready, U, 3.0)
+
+    def bound(rewards: RewardPosterior) -> float:
+        return float(np.sum(expected_log_prob(ready, FREE, rewards)) - rewards.divergence[0])
+
+    optimum = fit_posteriors(objective, FREE, np.zeros(3), 1, 60)
+    shifted = RewardPosterior(optimum.mean + 0.3 * optimum.root[:, 0], 1.1 * optimum.root)
+    gap = bound(optimum) - bound(shifted)
+    assert gap > 0.05
+    np.testing.assert_allclose(bound(improve(objective, FREE, shifted, 1)) - bound(shifted), gap, rtol=0.15)
+
+
+def test_a_steep_direction_does_not_keep_the_others_narrow():
+    # Beyond u_0 = 1 the loss rises steeply. The widths of the 9 others are 1 at the optimum.
+    def wall(thetas, which):
+        distance = 50.0 * (thetas[:, 0] / 3.0 - 1.0)
+        gradients = np.zeros_like(thetas)
+        gradients[:, 0] = 1e3 * expit(distance) * 50.0 / 3.0
+        return 1e3 * np.logaddexp(0.0, distance), gradients
+
+    prior = RewardPrior(Box(np.full(10, -np.inf), np.full(10, np.inf)), 3.0)
+    result = improve(wall, prior, RewardPosterior.narrow(np.zeros((1, 10))), 20)
+    widths = np.linalg.norm(result.root[0], axis=1)
+    assert widths[0] < 0.9
+    np.testing.assert_allclose(widths[1:], 1.0, rtol=0.02)
+
+
+def test_merged_posteriors_of_quadratic_likelihoods_are_exact():
+    rng = np.random.default_rng(4)
+    precisions = [np.eye(3) + (rows := rng.normal(size=(5, 3))).T @ rows for _ in range(2)]
+    weighted = rng.normal(size=(2, 3))
+    parts = [
+        RewardPosterior(np.linalg.solve(precision, b)[None], np.linalg.cholesky(np.linalg.inv(precision))[None])
+        for precision, b in zip(precisions, weighted, strict=True)
+    ]
+    merged = parts[0].combine(parts[1])
+    precision = precisions[0] + precisions[1] - np.eye(3)
+    np.testing.assert_allclose(merged.root[0] @ merged.root[0].T, np.linalg.inv(precision), rtol=1e-9)
+    np.testing.assert_allclose(merged.mean[0], np.linalg.solve(precision, weighted.sum(axis=0)), rtol=1e-9)
 
 
 def test_divergence_from_the_prior():
@@ -204,6 +279,16 @@ def test_a_sweep_never_lowers_the_bound():
     bounds = np.array([state.bound for state in states])
     assert np.min(np.diff(bounds)) > -1e-9 * abs(bounds[0])
     assert bounds[-1] > bounds[0] + 1.0
+
+
+def test_sweeps_end_early_if_the_goal_is_out_of_reach():
+    made = problem()
+    start = made.start(np.random.default_rng(3).dirichlet(np.ones(4), size=len(made.points)))
+    bounds: list[float] = []
+    made.run(start, 10, 1e-9, lambda state: bounds.append(state.bound), goal=0.0)  # a log-probability is negative
+    assert len(bounds) == 2
+    made.run(start, 10, -1.0, lambda state: bounds.append(state.bound), goal=bounds[1])
+    assert len(bounds) == 12
 
 
 def test_intents_are_sorted_by_size_and_empty_ones_removed():

@@ -11,7 +11,8 @@ from scipy.special import comb
 
 import limiirl as ll
 from limiirl import _progress
-from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError
+from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError, SelectionInterrupted
+from limiirl.executors import Executor
 from limiirl.mixture.selection import select as select_module
 from limiirl.mixture.selection.cross_validation import RESAMPLE, RefitTask, SelectionProblem, agreement, check_numbers
 from limiirl.mixture.selection.recommend import (
@@ -124,6 +125,50 @@ def test_held_out_likelihood_of_one_intent_equals_single_fits(grouped):
     np.testing.assert_allclose(row.held_out, units.mean(), rtol=1e-6)
     np.testing.assert_allclose(row.held_out_se, units.std(ddof=1) / np.sqrt(units.size), rtol=1e-5)
     assert resolve_length(demos, groups) == demos.lengths.max()
+
+
+class TestCovariates:
+    """Rooms depend on the site: about five of six demonstrations of a site stay in the same room."""
+
+    demos = two_intents(80)
+    sites = np.array([("north", "south")[(i % 2) ^ (i % 6 == i // 12)] for i in range(80)])
+
+    @pytest.mark.parametrize("grouped", [False, True])
+    def test_held_out_demonstrations_have_the_weights_of_their_covariates(self, grouped):
+        groups = np.array([f"g{79 - i:02d}" for i in range(80)]) if grouped else None
+        table = {"group": groups, "site": self.sites} if grouped else {"site": self.sites}
+        chosen = select(demos=self.demos, groups=groups, covariates=table, resamples=2)
+        plain = select(demos=self.demos, groups=groups, resamples=2)
+        problem = SelectionProblem.from_data(mixture(), two_rooms(), self.demos, groups, 0, None, table)
+        row, before = chosen.rows[1], plain.rows[1]
+        assert row.held_out > before.held_out + 0.1
+        total = 0.0
+        for fold in range(4):
+            out = problem.units.broadcast(problem.folds(4) == fold)
+            own = ll.IntentMixture(2, ll.MaxEnt(7, bounds=(-4.0, 4.0)), init=(np.arange(80) % 2)[~out])
+            own.fit(two_rooms(), self.demos[~out], covariates={"site": self.sites[~out]})
+            total += own.score_samples(self.demos[out], covariates={"site": self.sites[out]}).sum()
+        assert row.held_out == pytest.approx(total / 80, abs=1e-3)
+        assert chosen.rows[0].held_out == pytest.approx(plain.rows[0].held_out, rel=1e-9)
+        assert chosen.mixtures[2].membership_.names == ("site[south]",)
+        assert row.bic == pytest.approx(chosen.mixtures[2].bic(), rel=1e-12)
+        assert row.bic < before.bic
+
+    @pytest.mark.slow
+    def test_processes(self):
+        parallel, own = (
+            select(demos=self.demos, covariates={"site": self.sites}, executor=executor)
+            for executor in (Executor(workers=1), None)
+        )
+        assert parallel.rows[1] == own.rows[1]
+        errors = [selection.mixtures[2].membership_.errors[1] for selection in (parallel, own)]
+        np.testing.assert_allclose(*errors, rtol=1e-9)
+
+    def test_invalid_covariates(self):
+        with raises(InvalidParameter, parameter="covariates"):
+            select(covariates=np.ones(20))
+        with raises(InvalidParameter, parameter="covariates"):
+            select(covariates=np.ones((3, 1)))
 
 
 def resolve_length(demos, groups) -> int:
@@ -247,6 +292,39 @@ def test_a_failed_fold_excludes_its_number_from_the_comparison():
     assert np.isfinite(selection.rows[1].bic)
     assert np.isfinite(selection.rows[1].stability)
     assert selection.recommendations["held_out"] == selection.recommended == 1
+
+
+def interrupt_after(n):
+    """Return a `Progress` that raises KeyboardInterrupt in call n, as Ctrl-C does."""
+
+    def report(done, total, message):
+        if done == n:
+            raise KeyboardInterrupt
+
+    return report
+
+
+# Each K has a fit, four folds and three resamples; the stability of K = 1 is not computed.
+@pytest.mark.parametrize(("n", "compared"), [(12, [1]), (13, [1, 2]), (14, [1, 2]), (24, [1, 2, 3])])
+def test_an_interrupt_keeps_the_numbers_whose_fit_and_folds_are_complete(up_to_three, n, compared):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        select((2, 3, 4), progress=interrupt_after(n))
+    assert isinstance(caught.value, SelectionInterrupted)
+    partial = caught.value.selection
+    assert [row.n_intents for row in partial.rows] == compared
+    assert partial.missing == tuple({1, 2, 3, 4} - set(compared))
+    assert partial.recommended == (1 if compared == [1] else 2)
+    for row, full in zip(partial.rows, up_to_three.rows, strict=False):
+        assert row.held_out == full.held_out
+        assert row.bic == full.bic
+    assert np.isnan(partial.rows[-1].stability) == (n < 24)
+    assert partial.to_dict()["missing"] == list(partial.missing)
+
+
+def test_an_interrupt_before_the_first_number_is_complete_has_no_selection():
+    with pytest.raises(KeyboardInterrupt) as caught:
+        select(progress=interrupt_after(2))
+    assert type(caught.value) is KeyboardInterrupt
 
 
 def test_an_error_is_raised_if_every_fit_fails():

@@ -63,5 +63,11 @@ def test_a_difference_of_initialisations_is_claimed_only_if_it_is_significant():
 
 def test_accuracies_are_means_over_worlds():
     rows = dict(accuracy_rows(compare(0.2, 3)))
-    assert rows["k-means, MLE"] == "100.0 ± 0.0 %"
-    assert rows["random rewards"].split(" ± ")[0] == "78.0"  # 100 - 20 * 1.1
+    assert rows["k-means, MLE"] == "100.0 % [100, 100]"
+    assert rows["random rewards"].split(" %")[0] == "78.0"  # 100 - 20 * 1.1
+
+
+def test_intervals_of_accuracies_are_within_0_and_100():
+    ends = [re.findall(r"[\d.-]+(?=[,\]])", text) for _, text in accuracy_rows(compare(0.9, 2))]
+    assert all(0.0 <= float(low) <= float(high) <= 100.0 for low, high in ends)
+    assert any(low == "0" and high != "0" for low, high in ends)

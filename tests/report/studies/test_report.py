@@ -27,6 +27,7 @@ from limiirl.experiments.trial import make_problem
 from limiirl.metrics import mean_interval
 from limiirl.report.studies import run_report, summarise_run, write_run
 from limiirl.report.studies.methods import _format_ranges
+from limiirl.report.studies.report import count_verdicts
 from tests.helpers import raises
 from tests.oracles.browser import examine, require_browser
 from tests.oracles.records import make_results
@@ -198,3 +199,8 @@ def test_the_page_passes_the_browser_checks(folder):
     result = examine(folder / "index.html")
     assert result.faults == {}
     assert result.n_figures == 22
+
+
+def test_counts_of_verdicts_are_grammatical():
+    assert count_verdicts(["holds", "does not hold", "open"]) == "1 holds, 1 does not hold and 1 is open"
+    assert count_verdicts(["holds"] * 2 + ["open"] * 3) == "2 hold, 0 do not hold and 3 are open"

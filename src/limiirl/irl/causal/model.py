@@ -330,7 +330,7 @@ def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: ob
     states = np.concatenate([[s], mdp.dst[edges]]).astype(np.int64)
     actions = np.append(mdp.act[edges], -1).astype(np.int64)
     path = Demonstrations(states=states, offsets=np.array([0, states.size]), actions=actions)
-    return path, math.log(mdp.p0[s]) + log_prob
+    return path, float(mdp.log_p0[s]) + log_prob
 
 
 def _shortest_path(solver: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:

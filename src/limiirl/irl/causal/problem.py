@@ -188,7 +188,7 @@ def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
     recorded = steps.edge >= 0
     log_prob = np.log(mdp.prob[steps.edge[recorded]])
     log_dynamics = np.bincount(steps.demo_of_step[recorded], weights=log_prob, minlength=len(demos))
-    return np.asarray(np.log(mdp.p0[demos.start_states]) + log_dynamics)
+    return np.asarray(mdp.log_p0[demos.start_states] + log_dynamics)
 
 
 class CausalLikelihood:
@@ -413,6 +413,11 @@ class CausalProblem(FitProblem):
         """See `FitProblem.objective`."""
         moments = self.moments(U)
         return CausalLikelihood(self.solver, self.decisions, *moments, np.zeros(U.shape[1]))
+
+    def store_solutions(self, n: int) -> None:
+        """See `FitProblem.store_solutions`."""
+        if isinstance(self.solver, SoftBellmanSolver):
+            self.solver.store(n)
 
     def feasible_start(self) -> FloatArray:
         """Return a theta (d,) within the bounds with finite Bellman values."""

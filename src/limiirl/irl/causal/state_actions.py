@@ -114,9 +114,14 @@ class StateActions:
         if self._rows is not None:
             return self._rows
         rows = self._make_rows()
-        if rows[0].size + rows[1].size <= _MOST_STORED:
+        if self.stores_rows:
             self._rows = rows
         return rows
+
+    @property
+    def stores_rows(self) -> bool:
+        """True if dense features of states and pairs are small enough to be stored."""
+        return bool((self.mdp.n_states + self.mdp.n_pairs) * self.mdp.n_features <= _MOST_STORED)
 
     def _make_rows(self) -> tuple[FloatArray, FloatArray]:
         mdp = self.mdp

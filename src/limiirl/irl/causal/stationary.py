@@ -31,7 +31,9 @@ from limiirl.kernels.policy_systems import (
 )
 from limiirl.kernels.soft_bellman import (
     ObservedPairs,
+    add_average,
     apply_softmax,
+    centre_scores,
     compute_policy_adjoint,
     compute_q,
     compute_q_adjoint,
@@ -190,8 +192,9 @@ _FEW_FACTORS = 10_000
 # Largest number of products in a Hessian, d^2 P, for which Newton's method is used. For the mouse data (d = 128,
 # P = 878), a Hessian costs as much as ten gradients, and a fit of two intents takes a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
-# Number of stored solutions of the soft Bellman equation: two per intent, for up to 16 intents.
-_MOST_SOLVED = 32
+# Default number of stored solutions of the soft Bellman equation, two per intent for up to 16 intents; and the memory
+# that more of them may take (256 MiB).
+_MOST_SOLVED, _SOLVED_BYTES = 32, 2**28
 # An action is tied with the best action if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
 
@@ -252,7 +255,10 @@ class StationaryPolicies:
 
 
 class PolicyDerivatives(NamedTuple):
-    """Bellman values, log-policy log pi (P,) and scores d log pi / d theta (P, d) for one theta."""
+    """Bellman values, log-policy log pi (P,) and scores d log pi / d theta (P, d) for one theta.
+
+    The next call of `StationarySolver.derivatives` may overwrite the scores.
+    """
 
     values: BellmanValues
     log_prob: FloatArray
@@ -269,6 +275,7 @@ class StationarySolver(ABC):
 
     def __init__(self, pairs: StateActions, beta: float) -> None:
         self.pairs, self.beta = pairs, beta
+        self._arrays: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> StationaryPolicies:
         """See `PolicySolver`."""
@@ -282,14 +289,14 @@ class StationarySolver(ABC):
     def derivatives(self, theta: FloatArray) -> PolicyDerivatives:
         """Return the log-probabilities of all pairs at theta (d,), and their gradients, with d linear solves."""
         pairs, values = self.pairs, self.values(theta[None])
-        state_rows, pair_rows = pairs.feature_rows()
-        state = pairs.mdp.pair_state
+        graph, (state_rows, pair_rows) = pairs.graph, pairs.feature_rows()
+        right, scores, _ = self._workspace()
         # dV = phi + omega dQ and dQ = phi + gamma P dV.
-        right = state_rows + pairs.average(values.omega[:, 0], pair_rows)
-        dV = solve(pairs, values.omega, right)
-        dQ = pair_rows + pairs.mdp.gamma * np.asarray(pairs.transitions @ dV)
-        scores = self.beta * (dQ - pairs.average(values.pi[:, 0], dQ)[state])
-        return PolicyDerivatives(values, self.beta * (values.Q - values.norm[state])[:, 0], scores)
+        right[:] = state_rows
+        add_average(graph.pair_ptr, values.omega[:, 0], pair_rows, right)
+        compute_q(graph, pair_rows, solve(pairs, values.omega, right), scores)
+        centre_scores(graph.pair_ptr, values.pi[:, 0], self.beta, scores)
+        return PolicyDerivatives(values, self.beta * (values.Q - values.norm[pairs.mdp.pair_state])[:, 0], scores)
 
     def hessian(self, derivatives: PolicyDerivatives, observed: ObservedPairs, weight: FloatArray) -> FloatArray:
         """Return the Hessian (d, d) of sum_c weight_c log pi(c) for observed pairs (c,).
@@ -304,7 +311,22 @@ class StationarySolver(ABC):
             compute_policy_adjoint(pairs.graph.pair_ptr, observed, weight[:, None], self.beta, values.pi, q_bar)
             compute_q_adjoint(pairs.graph, q_bar, right)
             level = level + solve(pairs, values.omega, right, transposed=True)[:, 0] / self.beta
-        return np.asarray(scores.T @ ((values.pi[:, 0] * level[pairs.mdp.pair_state])[:, None] * scores))
+        _, _, weighted = self._workspace()
+        np.multiply(scores, (values.pi[:, 0] * level[pairs.mdp.pair_state])[:, None], out=weighted)
+        return np.asarray(scores.T @ weighted)
+
+    def _workspace(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return arrays (S, d), (P, d) and (P, d) for a Hessian.
+
+        Small arrays are stored, because page faults of new arrays take as long as the arithmetic on them.
+        """
+        if self._arrays is not None:
+            return self._arrays
+        states, pairs = (rows.shape for rows in self.pairs.feature_rows())
+        arrays = np.empty(states), np.empty(pairs), np.empty(pairs)
+        if self.pairs.stores_rows:
+            self._arrays = arrays
+        return arrays
 
     @abstractmethod
     def values(self, thetas: FloatArray) -> BellmanValues:
@@ -324,13 +346,28 @@ class SolvedRewards(NamedTuple):
 class SoftBellmanSolver(StationarySolver):
     """Solver for soft values with Newton's method. At discount 1, every state must reach a terminal state.
 
-    The last `_MOST_SOLVED` solutions are stored, because EM needs the soft values of the same theta in the E-step, in
-    the evaluation at the start of the M-step, and for its Hessian.
+    The last solutions are stored, because EM needs the soft values of the same theta in the E-step, in the evaluation
+    at the start of the M-step, and for its Hessian.
     """
 
     def __init__(self, pairs: StateActions, beta: float) -> None:
         super().__init__(pairs, beta)
         self._solved: dict[bytes, SolvedRewards] = {}
+        self._n_stored = 0
+
+    def store(self, n: int) -> None:
+        """Store the last `n` solutions, as far as memory allows, or the default number if that is larger."""
+        if not self._has_few_factors:
+            return
+        mdp, symbolic = self.pairs.mdp, self.pairs.symbolic
+        size = 8 * (3 * (mdp.n_states + mdp.n_pairs) + symbolic.n_values)
+        self._n_stored = min(n, _SOLVED_BYTES // size)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Delete the least recently used solutions, which are the first."""
+        for key in list(self._solved)[: max(0, len(self._solved) - max(self._n_stored, _MOST_SOLVED))]:
+            del self._solved[key]
 
     @property
     def _has_few_factors(self) -> bool:
@@ -413,10 +450,8 @@ class SoftBellmanSolver(StationarySolver):
                 guess = r_state[:, columns[:1]] if start is None else (r_state[:, start[0]] + start[1].norm)[:, None]
                 results = self._solve_columns(r_state[:, columns], r_pair[:, columns], np.ascontiguousarray(guess))
                 solved |= {keys[k]: result for k, result in zip(columns, results, strict=True)}
-        # The least recently used entries are the first.
         self._solved |= {key: solved[key] for key in dict.fromkeys(keys)}
-        for key in list(self._solved)[: max(0, len(self._solved) - _MOST_SOLVED)]:
-            del self._solved[key]
+        self._drop()
         return [solved[key] for key in keys]
 
     def _solve_columns(self, r_state: FloatArray, r_pair: FloatArray, guess: FloatArray) -> list[SolvedRewards]:

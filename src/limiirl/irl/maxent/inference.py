@@ -14,6 +14,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import NextActions
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.joint import JointPathSums
 from limiirl.irl.maxent.problem import PathSums
 from limiirl.irl.maxent.trajectories import HeaviestPath, Layers, heaviest_unbounded
 from limiirl.irl.observed_paths import ObservedPaths
@@ -110,7 +111,9 @@ def log_prob_prefix(path_sums: PathSums, thetas: FloatArray, demos: Demonstratio
     log_weight = ObservedPaths.from_demos(path_sums.mdp, demos, by_start=path_sums.by_start).log_weight(thetas)
     total = rest.log_total() + rest.log_factor
     log_Z = rest.log_Z
-    if log_Z is None:
+    if isinstance(path_sums, JointPathSums):
+        log_Z = path_sums.log_partition_by_start(thetas)[demos.start_states]
+    elif log_Z is None:
         log_Z = rest.log_first + path_sums.mdp.rewards(thetas)[0][demos.start_states]
     # If no trajectory from a start state can end, log Z is -inf, and prefixes from this state have probability 0.
     possible = total > -np.inf
@@ -139,7 +142,7 @@ def policy(path_sums: PathSums, theta: FloatArray, step: object) -> FloatArray:
     total = rest.log_total(stop=False)
     total = np.where(total > -np.inf, total, 0.0)
     move = np.exp(rest.log_edge - total[rest.owner])[:, 0]
-    if isinstance(path_sums, InfinitePathSums):  # an unreachable state may lead to reachable states
+    if path_sums.max_length == math.inf:  # an unreachable state may lead to reachable states
         move[rest.log_first[rest.owner, 0] == -np.inf] = 0.0
     shape = (mdp.n_states, mdp.n_actions)
     return sparse.csr_array((move, (mdp.src[rest.edge], mdp.act[rest.edge])), shape=shape).toarray()
@@ -149,6 +152,8 @@ def most_likely(path_sums: PathSums, theta: FloatArray, start: object, goal: obj
     """Return the most likely trajectory between two states and its log-probability; see `MaxEnt.most_likely`."""
     mdp = path_sums.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
+    if isinstance(path_sums, JointPathSums):
+        return _most_likely_within(path_sums, theta, s, g)
     log_start = 0.0
     if not path_sums.by_start:
         if mdp.p0[s] == 0.0:
@@ -169,6 +174,19 @@ def most_likely(path_sums: PathSums, theta: FloatArray, start: object, goal: obj
     return demo, log_start + path.log_weight - log_Z
 
 
+def _most_likely_within(
+    path_sums: JointPathSums, theta: FloatArray, start: int, goal: int
+) -> tuple[Demonstrations, float]:
+    """Return the result of `most_likely` in the environment of the start state."""
+    for environment, part in zip(path_sums.environments, path_sums.parts, strict=True):
+        states = environment.states
+        if start in states and goal in states:
+            own = (int(np.searchsorted(states, state)) for state in (start, goal))
+            demo, log_prob = most_likely(part, theta, *own)
+            return demo.replace(states=states[demo.states]), log_prob
+    raise InvalidParameter.of("goal", goal, f"must be in the environment of start = {start}")
+
+
 def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, starts: FloatArray | None) -> HeaviestPath:
     """Return the heaviest trajectory between two states; raise if there is none."""
     only_last = path_sums.stop == "terminal_or_max_length" and not path_sums.mdp.terminal[goal]
@@ -178,7 +196,7 @@ def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, sta
             path = heaviest_unbounded(path_sums.mdp, theta, path_sums.log_beta(theta, starts), start, goal)
     else:
         layers = Layers(path_sums.mdp, theta)
-        path = layers.heaviest(start, goal, path_sums.max_length, only_last=only_last)
+        path = layers.heaviest(start, goal, int(path_sums.max_length), only_last=only_last)
         within = f" in {'exactly' if only_last else 'at most'} max_length = {path_sums.max_length} states"
         remedy = "Use a larger max_length."
     if path is None:

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Demonstrations, Groups, split_environments
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult, NextActions
@@ -21,6 +21,7 @@ from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
 from limiirl.irl.maxent.backends import ARITHMETICS
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.joint import JointPathSums
 from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
 from limiirl.irl.maxent.problem import MaxEntProblem, PathSums
 from limiirl.irl.optim import SOLVERS
@@ -48,6 +49,7 @@ class MaxEnt(LinearRewardModel):
         States in which a trajectory may end; "anywhere" in the paper.
     condition : {"none", "start"}
         With "start", the model is p(tau | s_0), so that the distribution of start states does not affect the reward.
+        With several environments, the model is always conditioned on the environment.
     ridge : float or mapping of str to float
         Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. A mapping has
         one coefficient per pattern of feature names, such as ``{"link *": 0.01}``. The first pattern that matches a
@@ -145,7 +147,7 @@ class MaxEnt(LinearRewardModel):
     def time_marginals(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return p_t(s) (L, S) for theta (d,): the probability that s is visited at step t."""
         path_sums = self.path_sums(mdp)
-        if not isinstance(path_sums, FinitePathSums):
+        if isinstance(path_sums, InfinitePathSums) or path_sums.max_length == math.inf:
             raise InvalidParameter.of("max_length", self.max_length, "must be finite for time_marginals")
         return path_sums.time_marginals(validate.one_theta(mdp, theta))
 
@@ -191,7 +193,7 @@ class MaxEnt(LinearRewardModel):
         """Return the null directions; `starts` (S,) replaces p0 if the model is conditioned on the start."""
         path_sums = self.path_sums(mdp)
         if self.stop == "anywhere":
-            return null_directions(*variation(mdp, path_sums.max_length, path_sums.by_start))
+            return null_directions(*variation(mdp, path_sums.max_length, self.condition == "start"))
         starts = starts if path_sums.by_start else None
         covariance = path_sums.covariance(theta, starts=starts)
         mean = path_sums.value_and_grad(theta[None], starts=None if starts is None else starts[:, None])[1][0]
@@ -276,9 +278,9 @@ class MaxEnt(LinearRewardModel):
 
     def _counts(self, mdp: MDP, thetas: ArrayLike) -> ExpectedCounts:
         path_sums, checked = self.path_sums(mdp), mdp.check_thetas(thetas)
-        if isinstance(path_sums, FinitePathSums):
-            return path_sums.expected_counts(checked, step_weights=np.ones(path_sums.max_length), edges=True)
-        return path_sums.expected_counts(checked, edges=True)
+        if isinstance(path_sums, InfinitePathSums) or path_sums.max_length == math.inf:
+            return path_sums.expected_counts(checked, edges=True)
+        return path_sums.expected_counts(checked, step_weights=np.ones(int(path_sums.max_length)), edges=True)
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
@@ -317,6 +319,12 @@ class MaxEnt(LinearRewardModel):
         validate.mdp(mdp)
         check_choice(self.solver, "solver", tuple(SOLVERS))
         by_start = check_choice(self.condition, "condition", ("none", "start")) == "start"
+        if mdp.environment is not None and not by_start:
+            environments = split_environments(mdp)
+            return JointPathSums(mdp, environments, [self._path_sums(part.mdp, by_start) for part in environments])
+        return self._path_sums(mdp, by_start)
+
+    def _path_sums(self, mdp: MDP, by_start: bool) -> FinitePathSums | InfinitePathSums:
         check_choice(self.arithmetic, "arithmetic", ARITHMETICS)  # check it even if max_length=inf
         if self.max_memory is not None:
             check_positive(self.max_memory, "max_memory", zero=True)

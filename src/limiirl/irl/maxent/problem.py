@@ -7,6 +7,7 @@ streamed, and an M-step requires only K weighted means of the counts.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.joint import JointPathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
 from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from limiirl.irl.maxent.model import MaxEnt
 
 
-PathSums = FinitePathSums | InfinitePathSums
+PathSums = FinitePathSums | InfinitePathSums | JointPathSums
 
 
 class PathLikelihood:
@@ -95,7 +97,7 @@ class PathLikelihood:
 def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
     """Return a theta (d,) within the bounds with a finite partition function, after trying 0 and increasing costs."""
     mdp = path_sums.mdp
-    if isinstance(path_sums, FinitePathSums):  # the partition function is always finite
+    if path_sums.max_length < math.inf:  # the partition function is always finite
         return box.clip(np.zeros(mdp.n_features))
     features = expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0]
     for i, trial in enumerate(increasing_costs(box, features)):
@@ -225,7 +227,7 @@ class MaxEntProblem(FitProblem):
     ) -> None:
         super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, statistics.n_demos))
         self.path_sums, self.statistics, self.observed = path_sums, statistics, observed
-        self.compiles_per_batch = isinstance(path_sums, FinitePathSums)
+        self.compiles_per_batch = path_sums.max_length < math.inf
         self._start: FloatArray | None = None
 
     @classmethod

@@ -78,7 +78,7 @@ def signatures() -> dict[str, Signature]:
 # and 1 if the graph is plain (PLAIN in cuda/grid.cuh).
 _FIXED = ("COLUMNS", "WIDTH", "PLAIN")
 _SCALARS: dict[str, Any] = {"i64": np.int64, "int": np.int32, "double": np.float64}
-_INSTALL = "Install CuPy and the CUDA libraries: pip install 'cupy-cuda13x[ctk]' (CUDA 12: 'cupy-cuda12x[ctk]')."
+_INSTALL = 'Install CuPy and the CUDA libraries: pip install "cupy-cuda13x[ctk]" (CUDA 12: "cupy-cuda12x[ctk]").'
 # dtypes of array arguments, by C type; `arrived` is the counter of the barrier.
 _ARRAYS: dict[str, Any] = {
     "double": np.float64, "u32": np.uint32, "u64": np.uint64, "i64": np.int64, "int": np.int32, "arrived": np.uint64

@@ -16,12 +16,12 @@ from limiirl._parallel import one_thread
 from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import FloatArray
 from limiirl._validation import check_count, check_level, check_positive
-from limiirl.demos import Demonstrations
+from limiirl.demos import Demonstrations, resolve_environments
 from limiirl.errors import ConvergenceWarning, InvalidParameter, ModelMismatchWarning
 from limiirl.irl import FitProblem, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model
+from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model, node_weights
 from limiirl.mixture.bayesian.search import SearchResult, search
 from limiirl.mixture.bayesian.variational import Concentration, VariationalProblem
 from limiirl.mixture.estimator import IntentMixture
@@ -31,6 +31,8 @@ from limiirl.mixture.summary import Summary
 
 # Probability mass of a Gaussian within one standard deviation of its mean.
 _ONE_SIGMA = 0.6827
+# Number of posteriors per intent whose cubature nodes are stored: the current one and two trials.
+_GENERATIONS = 3
 
 
 class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
@@ -142,16 +144,20 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.progress = progress
         self.verbose = verbose
 
-    def fit(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> BayesianIntentMixture:
+    def fit(
+        self, mdp: Any, demos: Demonstrations | None = None, groups: ArrayLike | None = None
+    ) -> BayesianIntentMixture:
         """Infer the intents of demonstrations and their number.
 
         Parameters
         ----------
-        mdp : MDP
+        mdp : MDP, or list or mapping of pairs (MDP, Demonstrations)
+            Pairs are environments with the same intents; see `combine_environments`. `demos` is omitted then.
         demos : Demonstrations
         groups : (N,), optional
             Group of each demonstration; all demonstrations of a group have the same intent.
         """
+        mdp, demos = resolve_environments(mdp, demos)
         most, max_iter = check_count(self.max_intents, "max_intents"), validate.check_max_iter(self.max_iter)
         scale, concentration = check_positive(self.prior_scale, "prior_scale"), _concentration(self.concentration)
         tol = check_positive(self.bound_tol, "bound_tol", zero=True)
@@ -166,7 +172,10 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         # With one thread, sums in linear algebra have a fixed order.
         with one_thread("blas"), report_progress("search", self.verbose, self.progress) as report:
             variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
+            # Sweeps evaluate the nodes of accepted posteriors three times.
+            problem.store_solutions(_GENERATIONS * most * len(node_weights(prior.box.lower.size)))
             result = search(variational, self._start(starts, most), most, max_iter, tol, report)
+            problem.store_solutions(0)
         self.irl_, self.model_choice_, self.data_file_ = problem.model, choice, None
         self._store(result, problem, prior)
         if not result.converged:

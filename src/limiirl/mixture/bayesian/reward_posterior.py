@@ -1,20 +1,27 @@
 """Gaussian posteriors of rewards, in coordinates u in which the prior is N(0, I) (normal scores).
 
-Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns r_j of R (ADR 0011),
+Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns a_j of A = R Q, where Q
+is orthogonal,
 
-    E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6,  u ~ N(m, R R').
+    E f = f(m) + sum_j (f(m + c a_j) - 2 f(m) + f(m - c a_j)) / (2 c^2),  u ~ N(m, R R').
 
-The nodes also yield the mean gradient and curvature of a Newton step towards the optimal Gaussian.
+Up to 16 rewards, Q = I and c^2 = 3, which is also exact for the fourth powers of coordinates (ADR 0011). With more
+rewards, c^2 = d: the weights are nonnegative and the nodes are as far from the mean as samples are; Q is a cosine
+transform, because at this distance single rewards would be extreme (ADR 0040). The nodes also yield the mean gradient
+and curvature of a Newton step towards the optimal Gaussian.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import dct
 from scipy.special import ndtr, ndtri
 
 from limiirl._typing import FloatArray, IndexArray
@@ -71,9 +78,9 @@ class RewardPrior:
 
 
 Loss = Callable[[FloatArray, IndexArray], tuple[FloatArray, FloatArray]]
-# Reward vectors per evaluation. Blocks are padded, because `FinitePathSums` compiles a kernel per number of reward
-# vectors.
-_COLUMNS = 16
+# Reward vectors per evaluation; and the number of states and transitions of larger blocks. Blocks are padded if
+# kernels are compiled per number of reward vectors, as those of `FinitePathSums`.
+_COLUMNS, _LARGE = 16, 1_000_000
 # Largest absolute value of a normal score; the score of a bound is infinite.
 _FARTHEST = 6.0
 # Step of central differences relative to the prior scale.
@@ -103,9 +110,12 @@ def check_model(problem: FitProblem) -> None:
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:
     """Return the indices 0 to n - 1 in blocks; if kernels are compiled per block size, the last block is padded."""
-    padded = -(-n // _COLUMNS) * _COLUMNS if problem.compiles_per_batch else n
+    if problem.compiles_per_batch:
+        size, padded = _COLUMNS, -(-n // _COLUMNS) * _COLUMNS
+    else:
+        size, padded = max(_COLUMNS, _LARGE // max(1, problem.mdp.n_states + problem.mdp.n_edges)), n
     columns = np.minimum(np.arange(padded), n - 1)
-    return [columns[lo : lo + _COLUMNS] for lo in range(0, padded, _COLUMNS)]
+    return [columns[lo : lo + size] for lo in range(0, padded, size)]
 
 
 def _sum_loss(problem: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
@@ -113,11 +123,22 @@ def _sum_loss(problem: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
 
     def total(thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
         n = len(which)
-        parts = [evaluate(thetas[block], which[block]) for block in blocks(problem, n)]
+        parts = [evaluate(thetas[block], which[block]) for block in _blocks_of_columns(problem, which)]
         values, gradients = (np.concatenate([part[i] for part in parts])[:n] for i in (0, 1))
         return values * counts[which], gradients * counts[which, None]
 
     return total
+
+
+def _blocks_of_columns(problem: FitProblem, which: IndexArray) -> list[IndexArray]:
+    """Return blocks of indices of columns `which` (J,); many reward vectors of a column have blocks of their own.
+
+    They are similar, and solvers start from the solution for the first reward vector of a block.
+    """
+    first = np.concatenate([[0], np.flatnonzero(np.diff(which)) + 1, [len(which)]])
+    if problem.compiles_per_batch or len(which) < _COLUMNS * (len(first) - 1):
+        return blocks(problem, len(which))
+    return [lo + block for lo, hi in pairwise(first.tolist()) for block in blocks(problem, hi - lo)]
 
 
 def log_probs(problem: FitProblem, thetas: FloatArray) -> FloatArray:
@@ -169,20 +190,27 @@ def _by_differences(
     return np.where(finite, values[:, 0], np.inf), np.where(finite[:, None], gradients, 0.0)
 
 
-_REACH = np.sqrt(3.0)
+# Number of rewards up to which nodes are near the mean, along the columns of R.
+_FEW = 16
 # Lower bound on the posterior precision; the likelihood may not be concave. A posterior is at most twice as wide as the
 # prior.
 _LEAST_PRECISION = 0.25
 # Initial width of a posterior, at which the curvature is measured.
 _FIRST_WIDTH = 0.01
 # Maximum number of evaluations and gradient tolerance (in u) of the search for the posterior mode.
-_PEAK_EVALUATIONS, _PEAK_TOL = 3000, 0.01
+_PEAK_EVALUATIONS, _PEAK_TOL = 3000, 1.0
 # Log-probabilities per block.
 _BLOCK = 4_000_000
-# Maximum number of step halvings.
-_HALVINGS = 12
-# Newton steps end when they gain less than this many nats.
+# Searches end when a step gains less than this many nats.
 _GAIN = 1e-4
+# Initial radius of the trust region, and its limit while a rejected trial is remembered. It applies to changes in
+# log-variance, and to changes in the mean in standard deviations. The radius grows by a factor if the realised gain
+# exceeds the first fraction of the predicted gain, and is halved below the second.
+_RADIUS, _WIDEN, _GOOD, _POOR = 1.0, 1.5, 0.5, 0.25
+# Number of accepted trials after which a rejected trial is forgotten, because it is too far from the point.
+_MEMORY = 3
+# Limits on the fraction to which a rejected step is shortened.
+_FRACTIONS = (0.05, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,11 +233,30 @@ class RewardPosterior:
         return np.asarray(0.5 * (squares - self.mean.shape[1]) - np.linalg.slogdet(self.root)[1])
 
     @property
+    def axes(self) -> FloatArray:
+        """The axes (K, d, d) of the cubature nodes, which are the columns of R Q."""
+        d = self.mean.shape[1]
+        return self.root if d <= _FEW else np.asarray(self.root @ dct(np.eye(d), norm="ortho"))
+
+    @property
     def nodes(self) -> FloatArray:
         """Cubature nodes (K, 2 d + 1, d): the mean, then both directions along each axis."""
-        axes = _REACH * np.swapaxes(self.root, 1, 2)
+        axes = node_distance(self.mean.shape[1]) * np.swapaxes(self.axes, 1, 2)
         offsets = np.concatenate([np.zeros((len(self), 1, self.mean.shape[1])), axes, -axes], axis=1)
         return np.asarray(self.mean[:, None, :] + offsets)
+
+    def combine(self, other: RewardPosterior) -> RewardPosterior:
+        """Return the posteriors (K,) given the data of both, which are exact for quadratic log-likelihoods.
+
+        Their precisions are the sums of both precisions, minus the precision I of the prior, which is in both.
+        """
+        one, two = (np.linalg.inv(part.root @ np.swapaxes(part.root, 1, 2)) for part in (self, other))
+        precision = one + two - np.eye(self.mean.shape[1])
+        values, vectors = np.linalg.eigh(precision)
+        values = np.maximum(values, _LEAST_PRECISION)[:, None, :]
+        inverse = (vectors / values) @ np.swapaxes(vectors, 1, 2)
+        weighted = one @ self.mean[:, :, None] + two @ other.mean[:, :, None]
+        return RewardPosterior((inverse @ weighted)[:, :, 0], (vectors / np.sqrt(values)) @ np.swapaxes(vectors, 1, 2))
 
     @classmethod
     def concatenate(cls, parts: list[RewardPosterior]) -> RewardPosterior:
@@ -222,9 +269,15 @@ class RewardPosterior:
         return cls(mean, np.tile(_FIRST_WIDTH * np.eye(mean.shape[1]), (len(mean), 1, 1)))
 
 
+def node_distance(d: int) -> float:
+    """Return the distance c of the nodes from the mean, in standard deviations."""
+    return math.sqrt(3.0 if d <= _FEW else d)
+
+
 def node_weights(d: int) -> FloatArray:
-    """Return the weights (2 d + 1,) of the nodes, which sum to 1; the first is negative for d > 3."""
-    return np.concatenate([[1.0 - d / 3.0], np.full(2 * d, 1.0 / 6.0)])
+    """Return the weights (2 d + 1,) of the nodes, which sum to 1; the first is negative for 3 < d <= 16."""
+    square = node_distance(d) ** 2
+    return np.concatenate([[1.0 - d / square], np.full(2 * d, 0.5 / square)])
 
 
 def expected_log_prob(problem: FitProblem, prior: RewardPrior, rewards: RewardPosterior) -> FloatArray:
@@ -253,7 +306,7 @@ class _NegativeLogPosterior:
         return values + 0.5 * np.sum(u**2, axis=1), gradients * self.prior.derivative(u) + u
 
 
-def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_steps: int) -> RewardPosterior:
+def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_trials: int) -> RewardPosterior:
     """Return the reward posteriors of K intents: L-BFGS from `start` (d,) to each mode, then Newton steps.
 
     Newton steps alone may diverge if the likelihood is not concave. The loss must be finite at `start`.
@@ -261,101 +314,159 @@ def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, ma
     unbounded = Box(np.full(start.size, -np.inf), np.full(start.size, np.inf))
     objective = _NegativeLogPosterior(loss, prior)
     modes = minimise_lbfgs(objective, np.tile(start, (K, 1)), unbounded, _PEAK_TOL, _PEAK_EVALUATIONS)
-    return improve(loss, prior, RewardPosterior.narrow(np.array([mode.theta for mode in modes])), max_steps)
+    return improve(loss, prior, RewardPosterior.narrow(np.array([mode.theta for mode in modes])), max_trials)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Point:
-    """Posteriors with losses (K,), mean gradients (K, d) and mean precisions (K, d, d), prior included."""
+    """A posterior with its loss, mean gradient (d,) and mean precision (d, d), prior included."""
 
-    rewards: RewardPosterior
-    loss: FloatArray
+    mean: FloatArray
+    root: FloatArray
+    loss: float
     gradient: FloatArray
     precision: FloatArray
 
-    def replace(self, which: NDArray[np.intp], other: _Point) -> None:
-        self.rewards.mean[which], self.rewards.root[which] = other.rewards.mean, other.rewards.root
-        self.loss[which], self.gradient[which], self.precision[which] = other.loss, other.gradient, other.precision
 
+class _Search:
+    """Trust-region search for one optimal Gaussian: the best point, the next step and the last rejected trial.
 
-def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_steps: int) -> RewardPosterior:
-    """Increase sum_i u_ik E[log p_ik] - KL_k of each posterior k by at most `max_steps` Newton steps.
-
-    Each step is halved until the loss decreases. A posterior with an infinite loss is replaced by a narrow one.
+    Steps are along axes (d, d), in which the covariance of the point is I and its mean precision is diagonal. `shift`
+    (d,) is the change in the mean along each axis, and `growth` (d,) the change in the log-variance. Both are limited
+    per axis, because a wide posterior may reach rewards at which the likelihood falls steeply in a few directions only.
     """
-    columns = np.arange(len(rewards))
-    here = _measure(loss, prior, RewardPosterior(rewards.mean.copy(), rewards.root.copy()), columns)
-    infinite = np.flatnonzero(np.isinf(here.loss))
-    if infinite.size:
-        here.replace(infinite, _measure(loss, prior, RewardPosterior.narrow(rewards.mean[infinite]), infinite))
-    active, sizes = columns, np.ones(len(rewards))
-    for _ in range(max_steps):
-        active = active[_predict_gain(here)[active] > _GAIN]
-        if not active.size:
-            break
-        before = here.loss[active].copy()
-        _step(loss, prior, here, active, sizes)
-        active = active[before > here.loss[active] + _GAIN]
-    return here.rewards
 
+    def __init__(self, point: _Point) -> None:
+        self.point, self.radius = point, _RADIUS
+        self.rejected: _Point | None = None
+        self.failures = self.age = 0
+        self.converged = False
+        self._aim()
 
-def _predict_gain(here: _Point) -> FloatArray:
-    """Return the gain (K,) in nats of a Newton step in the quadratic approximation."""
-    step = np.linalg.solve(here.precision, here.gradient[:, :, None])[:, :, 0]
-    ratio = here.precision @ here.rewards.root @ here.rewards.root
-    wider = np.trace(ratio, axis1=1, axis2=2) - here.gradient.shape[1] - np.linalg.slogdet(ratio)[1]
-    return np.asarray(0.5 * (np.sum(step * here.gradient, axis=1) + wider))
+    def _aim(self) -> None:
+        """Set the axes, and the step to a Newton step."""
+        point = self.point
+        values, vectors = np.linalg.eigh(point.root @ point.precision @ point.root)
+        self.axes, self.dual = point.root @ vectors, np.linalg.solve(point.root, vectors)
+        self.least = _LEAST_PRECISION * np.sum(self.axes**2, axis=0)
+        self.slope = self.axes.T @ point.gradient
+        # The likelihood may not be concave. The mean moves downhill; the variance has an upper limit.
+        self.curvature, self.precision = np.maximum(np.abs(values), self.least), np.maximum(values, self.least)
+        self.shift, self.growth = -self.slope / self.curvature, -np.log(self.precision)
+        if self.rejected is not None:
+            self._avoid(self.rejected)
+        self._clip()
 
+    def _clip(self) -> None:
+        self.shift = np.clip(self.shift, -self.radius, self.radius)
+        self.growth = np.clip(self.growth, -2.0 * self.radius, self.radius)
 
-def _step(loss: Loss, prior: RewardPrior, here: _Point, which: NDArray[np.intp], sizes: FloatArray) -> None:
-    """Apply one Newton step to each posterior in `which`, halved until the loss decreases.
+    def _avoid(self, trial: _Point) -> bool:
+        """Shorten the step along axes on which a rejected trial is past the optimum; return whether there are any.
 
-    `sizes` (K,) are the initial step sizes; they are set to twice the accepted step sizes in place.
-    """
-    for _ in range(_HALVINGS):
-        old, size = here.rewards[which], sizes[which]
-        step = np.linalg.solve(here.precision[which], here.gradient[which][:, :, None])[:, :, 0]
-        covariance = old.root @ old.root
-        t = size[:, None, None]
-        precision = (1.0 - t) * np.linalg.inv(covariance) + t * here.precision[which]
-        trial = _measure(loss, prior, RewardPosterior(old.mean - size[:, None] * step, _inverse_root(precision)), which)
-        better = trial.loss < here.loss[which]
-        here.replace(
-            which[better],
-            _Point(trial.rewards[better], trial.loss[better], trial.gradient[better], trial.precision[better]),
-        )
-        sizes[which] = np.where(better, np.minimum(1.0, 2.0 * size), 0.5 * size)
-        which = which[~better]
-        if not which.size:
+        The optimum is interpolated: linearly in the gradient for the mean, and in the logarithms for the variance.
+        """
+        log_variance = np.log(np.sum((self.dual.T @ trial.root) ** 2, axis=1))
+        precision = np.einsum("ij,ij->j", self.axes, trial.precision @ self.axes)
+        narrower = log_variance + np.log(np.maximum(precision, self.least))
+        # Only a posterior that becomes wider may reach steep directions.
+        growth = np.where(self.growth > 0.0, _interpolate(log_variance, self.growth, -narrower), self.growth)
+        moved, slope = self.dual.T @ (trial.mean - self.point.mean), self.axes.T @ trial.gradient
+        shift = _interpolate(moved, self.shift, -slope / self.curvature)
+        changed = not (np.array_equal(growth, self.growth) and np.array_equal(shift, self.shift))
+        self.growth, self.shift = growth, shift
+        return changed
+
+    @property
+    def predicted_gain(self) -> float:
+        """Gain in nats of the step in the quadratic approximation."""
+        mean = self.shift * (self.slope + 0.5 * self.curvature * self.shift)
+        variance = self.precision * np.expm1(self.growth) - self.growth
+        return -float(np.sum(mean) + 0.5 * np.sum(variance))
+
+    def trial(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean and the root of the next trial."""
+        covariance = (self.axes * np.exp(self.growth)) @ self.axes.T
+        return self.point.mean + self.axes @ self.shift, _symmetric_root(covariance)
+
+    def update(self, trial: _Point) -> None:
+        """Accept a trial if the loss decreased, otherwise shorten the step; update the radius."""
+        gain, predicted = self.point.loss - trial.loss, self.predicted_gain
+        if gain > 0.0:
+            self.converged = gain < _GAIN
+            if gain > _GOOD * predicted:
+                self.radius = min(_WIDEN * self.radius, np.inf if self.rejected is None else _RADIUS)
+            elif gain < _POOR * predicted:
+                self.radius *= 0.5
+            self.point, self.failures, self.age = trial, 0, self.age + 1
+            if self.age > _MEMORY:
+                self.rejected = None
+            self._aim()
             return
+        self.failures += 1
+        self.radius = min(self.radius, _RADIUS) * (1.0 if self.failures == 1 else 0.5)
+        if not np.isfinite(trial.loss):
+            self.radius *= 0.5
+        else:
+            self.rejected, self.age = trial, 0
+            if not self._avoid(trial):
+                self.shift, self.growth = 0.5 * self.shift, 0.5 * self.growth
+        self._clip()
 
 
-def _measure(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, which: NDArray[np.intp]) -> _Point:
-    """Return the loss of posteriors, -sum_i u_i E log p_i + divergence, and its derivatives."""
+def _interpolate(moved: FloatArray, step: FloatArray, further: FloatArray) -> FloatArray:
+    """Return a step, shortened where a trial moved in its direction and the next step from there would be backwards.
+
+    `further` is the next step from the trial; the optimum is where the step is 0.
+    """
+    past = (moved * step > 0.0) & (further * step < 0.0)
+    fraction = step / np.where(past, step - further, 1.0)
+    optimum = moved * np.clip(fraction, *_FRACTIONS)
+    return np.where(past & (np.abs(optimum) < np.abs(step)), optimum, step)
+
+
+def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_trials: int) -> RewardPosterior:
+    """Increase sum_i u_ik E[log p_ik] - KL_k of each posterior k with at most `max_trials` trials of Newton steps.
+
+    A posterior with an infinite loss is replaced by a narrow one.
+    """
+    points = _measure(loss, prior, rewards, np.arange(len(rewards)))
+    infinite = np.array([k for k, point in enumerate(points) if np.isinf(point.loss)], dtype=np.intp)
+    if infinite.size:
+        narrow = _measure(loss, prior, RewardPosterior.narrow(rewards.mean[infinite]), infinite)
+        for k, point in zip(infinite.tolist(), narrow, strict=True):
+            points[k] = point
+    searches = [_Search(point) for point in points]
+    for _ in range(max_trials):
+        active = [k for k, search in enumerate(searches) if not search.converged and search.predicted_gain > _GAIN]
+        if not active:
+            break
+        means, roots = zip(*(searches[k].trial() for k in active), strict=True)
+        trials = _measure(loss, prior, RewardPosterior(np.array(means), np.array(roots)), np.array(active))
+        for k, trial in zip(active, trials, strict=True):
+            searches[k].update(trial)
+    best = [search.point for search in searches]
+    return RewardPosterior(np.array([point.mean for point in best]), np.array([point.root for point in best]))
+
+
+def _measure(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, which: NDArray[np.intp]) -> list[_Point]:
+    """Return the losses of posteriors, -sum_i u_i E log p_i + divergence, and their derivatives."""
     K, d = rewards.mean.shape
     u, weights = rewards.nodes, node_weights(d)
     values, gradients = loss(prior.theta(u).reshape(-1, d), np.repeat(which, 2 * d + 1))
     values, gradients = values.reshape(K, -1), gradients.reshape(K, -1, d) * prior.derivative(u)
     finite = np.all(np.isfinite(values), axis=1)
-    values = np.where(finite[:, None], values, 0.0)
+    losses = np.where(finite, np.where(finite[:, None], values, 0.0) @ weights + rewards.divergence, np.inf)
+    mean_gradients = np.einsum("knd,n->kd", gradients, weights) + rewards.mean
     # Stein's lemma: E[u_j df/du] is the mean curvature times axis j.
-    along = np.swapaxes(gradients[:, 1 : 1 + d] - gradients[:, 1 + d :], 1, 2) / (2.0 * _REACH)
-    curvature = along @ np.linalg.inv(rewards.root)
+    along = np.swapaxes(gradients[:, 1 : 1 + d] - gradients[:, 1 + d :], 1, 2) / (2.0 * node_distance(d))
+    curvature = along @ np.linalg.inv(rewards.axes)
     precision = np.eye(d) + 0.5 * (curvature + np.swapaxes(curvature, 1, 2))
-    return _Point(
-        rewards,
-        np.where(finite, values @ weights + rewards.divergence, np.inf),
-        np.einsum("knd,n->kd", gradients, weights) + rewards.mean,
-        _floor_precision(precision),
-    )
+    points = zip(rewards.mean, rewards.root, losses.tolist(), mean_gradients, precision, strict=True)
+    return [_Point(*point) for point in points]
 
 
-def _floor_precision(precision: FloatArray) -> FloatArray:
-    values, vectors = np.linalg.eigh(precision)
-    return np.asarray((vectors * np.maximum(np.abs(values), _LEAST_PRECISION)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
-
-
-def _inverse_root(precision: FloatArray) -> FloatArray:
-    """Return the symmetric square roots (K, d, d) of the inverse matrices."""
-    values, vectors = np.linalg.eigh(precision)
-    return np.asarray((vectors / np.sqrt(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+def _symmetric_root(matrix: FloatArray) -> FloatArray:
+    """Return the symmetric square root (d, d) of a positive definite matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.sqrt(values)) @ vectors.T)

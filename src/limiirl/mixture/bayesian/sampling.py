@@ -171,7 +171,7 @@ def _import_nutpie() -> tuple[Any, Any]:
         import nutpie
         from nutpie.compiled_pyfunc import from_pyfunc
     except ImportError:
-        message = "sample_posterior requires nutpie and arviz. Install them with pip install 'limiirl[bayes]'."
+        message = 'sample_posterior requires nutpie and arviz. Install them with pip install "limiirl[bayes]".'
         raise BackendUnavailable(message) from None
     return nutpie, from_pyfunc
 
@@ -206,7 +206,7 @@ class PosteriorSamples:
         try:
             import arviz
         except ImportError:
-            message = "Diagnostics require arviz. Install it with pip install 'limiirl[bayes]'."
+            message = 'Diagnostics require arviz. Install it with pip install "limiirl[bayes]".'
             raise BackendUnavailable(message) from None
         return arviz
 

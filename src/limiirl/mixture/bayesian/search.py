@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 
 from limiirl._progress import Progress
 from limiirl._typing import FloatArray
-from limiirl.mixture.bayesian.reward_posterior import (
-    RewardPosterior,
-    expected_log_prob,
-    improve,
-    loss,
-    node_weights,
-)
+from limiirl.mixture.bayesian.reward_posterior import RewardPosterior, node_weights
 from limiirl.mixture.bayesian.variational import VariationalPosterior, VariationalProblem
 from limiirl.mixture.em import nearly_empty
 
@@ -26,8 +20,8 @@ Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[Variat
 _PROPOSALS, _IMPROVED, _SWEEPS = 10, 2, 4
 # Maximum number of cubature nodes of the mergers that are computed at once, if there are several.
 _NODES = 600
-# Newton steps towards the posterior of a merged intent.
-_STEPS = 10
+# Number of trials towards the posteriors of merged and of split intents.
+_TRIALS = 6
 # Sweeps of a proposal end when the gain is below this many nats.
 _LITTLE = 1e-2
 # Bounds within this many nats count as tied; the posterior with fewer intents is then preferred.
@@ -52,13 +46,9 @@ def _merge_each(
     problem: VariationalProblem, state: VariationalPosterior, pairs: list[tuple[int, int]]
 ) -> Iterator[VariationalPosterior]:
     """Yield the posterior with each pair of intents merged."""
-    k, other = np.array(pairs).T  # k is the larger
+    k, other = np.array(pairs).T
     U = state.U[:, k] + state.U[:, other]
-    weight = (state.sizes[k] / (state.sizes[k] + state.sizes[other]))[:, None]
-    between = weight * state.rewards.mean[k] + (1.0 - weight) * state.rewards.mean[other]
-    start = RewardPosterior(between, state.rewards.root[k])
-    rewards = improve(loss(problem.fit_problem, U, problem.prior.scale), problem.prior, start, _STEPS)
-    log_p = expected_log_prob(problem.fit_problem, problem.prior, rewards)
+    rewards, log_p = problem.improve_rewards(U, state.rewards[k].combine(state.rewards[other]), _TRIALS)
     for j, pair in enumerate(pairs):
         yield _replace_intents(problem, state, pair, U[:, [j]], rewards[np.array([j])], log_p[:, [j]])
 
@@ -83,7 +73,8 @@ def split(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[
     if not cuts:
         return
     halves = [np.column_stack([state.U[:, k] * side, state.U[:, k] * ~side]) for k, side in cuts]
-    rewards, log_p = problem.fit_rewards(np.hstack(halves))
+    parents = state.rewards[np.repeat([k for k, _ in cuts], 2)]
+    rewards, log_p = problem.improve_rewards(np.hstack(halves), parents, _TRIALS)
     yield from _rank(
         _replace_intents(
             problem, state, (k,), halves[j], rewards[np.arange(2 * j, 2 * j + 2)], log_p[:, 2 * j : 2 * j + 2]
@@ -106,7 +97,7 @@ def improve_by_move(
         for i, proposal in enumerate(move(problem, state)):
             trial = proposal
             if trial.bound <= enough and name != "prune" and i < _IMPROVED:
-                trial, _ = problem.run(proposal, _SWEEPS, _LITTLE)
+                trial, _ = problem.run(proposal, _SWEEPS, _LITTLE, goal=enough)
             if trial.bound > enough:
                 return name, trial
     return None
@@ -175,10 +166,12 @@ def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> ND
     return np.asarray(along > 0.5 * (levels[best] + levels[best + 1]))
 
 
-# Number of sweeps after each move; the next move does not require a converged posterior.
-_BETWEEN = 2
+# Number of sweeps after each move. The next move does not require a converged posterior.
+_BETWEEN = 1
 # Maximum number of sweeps for numbers of intents other than the best, and the gain in nats below which they end.
 _OTHER_SWEEPS, _OTHER_GAIN = 10, 1e-2
+# Their sweeps also end if their bounds remain this many nats below the best, so that their probability is negligible.
+_IMPROBABLE = 50.0
 # Safety limits: in practice, there are about two moves per initial intent, and rarely one after convergence.
 _MOST_MOVES, _MOST_ROUNDS = 200, 20
 # Sweeps that gain fewer nats do not change which moves are accepted.
@@ -278,14 +271,16 @@ def _visit_neighbours(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
 ) -> None:
     """Update the evidence for K + 1 intents with the best split, and for fewer than K with successive mergers."""
+    best = state.bound
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):
             _update_evidence(evidence, proposal)
-            _update_evidence(evidence, problem.run(proposal, _OTHER_SWEEPS, _OTHER_GAIN)[0])
+            trial, _ = problem.run(proposal, _OTHER_SWEEPS, _OTHER_GAIN, goal=best - _IMPROBABLE)
+            _update_evidence(evidence, trial)
     while state.n_intents > 1:
         merger = next(merge(problem, state), None)
         if merger is None:
             return
         _update_evidence(evidence, merger)
-        state, _ = problem.run(merger, _OTHER_SWEEPS, _OTHER_GAIN)
+        state, _ = problem.run(merger, _OTHER_SWEEPS, _OTHER_GAIN, goal=best - _IMPROBABLE)
         _update_evidence(evidence, state)

@@ -103,8 +103,8 @@ def _gamma_divergence(a: float, b: float, shape: float, rate: float) -> float:
 
 # Smaller intents are removed, which changes the bound by less than its rounding error.
 _EMPTY = 1e-12
-# Maximum numbers of Newton steps for new intents, and per sweep.
-_FIRST_STEPS, _STEPS = 20, 2
+# Maximum numbers of trials for initial intents, and per sweep.
+_FIRST_TRIALS, _TRIALS = 8, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,16 +149,19 @@ class VariationalProblem:
         bound = float(explained - np.sum(xlogy(U, U)) + weights.bound - np.sum(rewards.divergence))
         return VariationalPosterior(U, rewards, log_p, weights, bound)
 
-    def fit_rewards(self, U: FloatArray) -> tuple[RewardPosterior, FloatArray]:
-        """Return the posterior rewards for responsibilities (G, J) without zero columns, and E[log p] (G, J)."""
-        objective = loss(self.fit_problem, U, self.prior.scale)
-        rewards = fit_posteriors(objective, self.prior, self.origin, U.shape[1], _FIRST_STEPS)
+    def improve_rewards(
+        self, U: FloatArray, rewards: RewardPosterior, max_trials: int
+    ) -> tuple[RewardPosterior, FloatArray]:
+        """Return better posterior rewards for responsibilities (G, J) without zero columns, and E[log p] (G, J)."""
+        rewards = improve(loss(self.fit_problem, U, self.prior.scale), self.prior, rewards, max_trials)
         return rewards, expected_log_prob(self.fit_problem, self.prior, rewards)
 
     def start(self, U: FloatArray) -> VariationalPosterior:
         """Return the initial posterior for responsibilities (G, K)."""
         U = np.ascontiguousarray(U[:, U.sum(axis=0) > _EMPTY])
-        return self.state(U, *self.fit_rewards(U))
+        objective = loss(self.fit_problem, U, self.prior.scale)
+        rewards = fit_posteriors(objective, self.prior, self.origin, U.shape[1], _FIRST_TRIALS)
+        return self.state(U, rewards, expected_log_prob(self.fit_problem, self.prior, rewards))
 
     def update_responsibilities(self, state: VariationalPosterior) -> VariationalPosterior:
         """Return the posterior with optimal responsibilities."""
@@ -172,9 +175,7 @@ class VariationalProblem:
     def update(self, state: VariationalPosterior) -> VariationalPosterior:
         """Return the posterior after one update of responsibilities, stick-breaking weights and rewards."""
         state = self.update_responsibilities(state)
-        objective = loss(self.fit_problem, state.U, self.prior.scale)
-        rewards = improve(objective, self.prior, state.rewards, _STEPS)
-        return self.state(state.U, rewards, expected_log_prob(self.fit_problem, self.prior, rewards))
+        return self.state(state.U, *self.improve_rewards(state.U, state.rewards, _TRIALS))
 
     def run(
         self,
@@ -182,12 +183,20 @@ class VariationalProblem:
         max_iter: int,
         tol: float,
         callback: Callable[[VariationalPosterior], None] | None = None,
+        goal: float = -np.inf,
     ) -> tuple[VariationalPosterior, bool]:
-        """Return the posterior after at most `max_iter` iterations, and whether the last gain was below `tol`."""
-        for _ in range(max_iter):
+        """Return the posterior after at most `max_iter` iterations, and whether the last gain was below `tol`.
+
+        From the second on, iterations also end if the bound would remain below `goal` with further gains as large as
+        the last one.
+        """
+        for i in range(max_iter):
             before, state = state.bound, self.update(state)
             if callback is not None:
                 callback(state)
-            if state.bound - before < tol:
+            gain = state.bound - before
+            if gain < tol:
                 return state, True
+            if i > 0 and state.bound + (max_iter - 1 - i) * gain < goal:
+                break
         return state, False

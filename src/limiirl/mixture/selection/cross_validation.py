@@ -20,7 +20,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import check_count
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Covariates, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, ModelMismatchWarning
 from limiirl.irl import make_problem
 from limiirl.mixture import validate
@@ -78,7 +78,7 @@ class SelectionProblem:
     """A mixture to fit with several numbers of intents, to all units or to subsets.
 
     All seeds are derived from `entropy`. Units of the same block (G,) are in one fold. `model_choice` explains the
-    model if it is the default.
+    model if it is the default. `covariates` are those given by the user, and `rows` (N, m) their values.
     """
 
     mixture: IntentMixture
@@ -89,6 +89,8 @@ class SelectionProblem:
     entropy: Any
     blocks: IntArray | None = None
     model_choice: str = ""
+    covariates: Any = None
+    rows: FloatArray | None = None
 
     @classmethod
     def from_data(
@@ -99,6 +101,7 @@ class SelectionProblem:
         groups: ArrayLike | None,
         seed: Any,
         fold_groups: ArrayLike | None = None,
+        covariates: Any = None,
     ) -> SelectionProblem:
         """Return the problem, with `max_length` resolved from all demonstrations."""
         demos = validate.check_demos(demos, mdp)
@@ -110,7 +113,13 @@ class SelectionProblem:
         given = (mixture.random_state, 1) if seed is None else (seed, 1, "seed")
         entropy = validate.spawn_seeds(*given)[0].entropy
         blocks = _blocks(fold_groups, groups, len(demos))
-        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, entropy, blocks, choice)
+        rows = None
+        if covariates is not None:
+            checked = Covariates.for_units(covariates, demos, units)
+            checked.check_independent()
+            rows = np.asarray(units.broadcast(checked.values))
+        template = clone(mixture).set_params(irl=irl)
+        return cls(template, mdp, demos, names, units, entropy, blocks, choice, covariates, rows)
 
     def check(self, most: int, folds: int, resamples: int) -> None:
         """Validate the parameters of fits with up to `most` intents before any fit is run."""
@@ -145,18 +154,22 @@ class SelectionProblem:
         mixture: IntentMixture = clone(self.mixture)
         mixture.set_params(n_intents=task.n_intents, random_state=self.seed(*key), progress=None, verbose=False)
         if chosen is None:
-            return mixture.fit(self.mdp, self.demos, self.groups)
+            return mixture.fit(self.mdp, self.demos, self.groups, covariates=self.covariates)
         if mixture.likelihood_tol is None:
             mixture.likelihood_tol = REFIT_TOL
         members = self.units.broadcast(chosen)
         if not (mixture.embedding is None or isinstance(mixture.embedding, str) or callable(mixture.embedding)):
             mixture.embedding = np.asarray(mixture.embedding)[members]
-        return mixture.fit(self.mdp, *self.subset(chosen))
+        return mixture.fit(self.mdp, *self.subset(chosen), covariates=self.select_rows(chosen))
 
     def subset(self, chosen: BoolArray) -> tuple[Demonstrations, NDArray[Any] | None]:
         """Return the demonstrations of the chosen units (G,), and their groups."""
         members = self.units.broadcast(chosen)
         return self.demos[members], None if self.groups is None else self.groups[members]
+
+    def select_rows(self, chosen: BoolArray) -> FloatArray | None:
+        """Return the covariates of the demonstrations of the chosen units (G,), or None without covariates."""
+        return None if self.rows is None else self.rows[self.units.broadcast(chosen)]
 
     def folds(self, n: int) -> IntArray:
         """Return the random fold (G,) of each unit; fold sizes differ by at most one unit (or block)."""
@@ -240,7 +253,9 @@ class FullFit:
         if hasattr(self.mixture, "mdp_"):
             return self
         mixture = copy.copy(self.mixture)
-        mixture._problem = make_problem(mixture.irl_, problem.mdp, problem.demos, problem.groups)
+        ridge = mixture.membership_ridge
+        _, design = validate.make_weight_design(problem.covariates, problem.demos, problem.groups, ridge)
+        mixture._problem = make_problem(mixture.irl_, problem.mdp, problem.demos, problem.groups, design)
         mixture.mdp_ = mixture._problem.mdp
         return replace(self, mixture=mixture)
 
@@ -276,7 +291,9 @@ class RefitRunner:
         fitted.model_choice_ = problem.model_choice
         issued = tuple(notes.warnings)
         criteria = {
-            name: notes.attempt(name, partial(getattr(fitted, name), problem.demos, problem.groups))
+            name: notes.attempt(
+                name, partial(getattr(fitted, name), problem.demos, problem.groups, covariates=problem.covariates)
+            )
             for name in ("bic", "aic", "icl")
         }
         return FullFit(fitted, criteria, issued)
@@ -285,14 +302,14 @@ class RefitRunner:
         """Return the log-likelihoods of the units of a fold under the mixture fitted to the other folds."""
         out = self.problem.folds(self.folds) == task.number
         fitted = self.problem.fit(task, ~out)
-        return fitted.score_samples(*self.problem.subset(out))
+        return fitted.score_samples(*self.problem.subset(out), covariates=self.problem.select_rows(out))
 
     def labels(self, task: RefitTask) -> IntArray:
         """Return the labels (G,) of all units under the fit to a resample."""
         problem = self.problem
         _, first = np.unique(problem.units.broadcast(problem.units.names), return_index=True)
         fitted = problem.fit(task, problem.resample(task.number))
-        return np.asarray(fitted.predict(problem.demos, problem.groups)[first])
+        return np.asarray(fitted.predict(problem.demos, problem.groups, covariates=problem.rows)[first])
 
 
 def refit_tasks(numbers: list[int], folds: int, resamples: int, failed: set[int], tick: Tick) -> Iterator[RefitTask]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload, runtime_checkable
 
 import numpy as np
@@ -16,12 +16,13 @@ from limiirl._parallel import Mapper, map_tasks
 from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter, LimiirlError
+from limiirl.errors import InvalidParameter, LimiirlError, SelectionInterrupted
 from limiirl.irl import make_problem
 from limiirl.mixture.em import nearly_empty
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import embed
 from limiirl.mixture.selection.cross_validation import (
+    FOLD,
     RESAMPLE,
     STICK_BREAKING,
     WHOLE,
@@ -60,6 +61,8 @@ class Selection:
         The `IntentMixture` fitted to all demonstrations for each number of intents, without failed fits.
     noun : str
         "demonstrations" or "groups".
+    missing : tuple of int
+        Numbers of intents that are not compared, because the comparison was interrupted.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class Selection:
     reason: str
     mixtures: dict[int, IntentMixture]
     noun: str = "demonstrations"
+    missing: tuple[int, ...] = ()
 
     @property
     def best(self) -> IntentMixture:
@@ -122,7 +126,9 @@ class Selection:
     def __str__(self) -> str:
         number = self.recommendations.get("stick_breaking")
         gmm = [] if number is None else [f"Stick-breaking GMM: {number}"]
-        return "\n".join([self.table(), *gmm, self.reason])
+        absent = ", ".join(map(str, self.missing))
+        partial = [f"Interrupted: K = {absent} not compared. Recommendation among the other numbers:"] * bool(absent)
+        return "\n".join([self.table(), *gmm, *partial, self.reason])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except the mixtures as JSON types, with None for unavailable criteria."""
@@ -137,6 +143,7 @@ class Selection:
             "reason": self.reason,
             "unit": self.noun,
             "rows": rows,
+            "missing": list(self.missing),
         }
 
     def to_frame(self) -> Any:
@@ -175,6 +182,7 @@ def select_intents(
     mixture: IntentMixture | None = ...,
     groups: ArrayLike | None = ...,
     fold_groups: ArrayLike | None = ...,
+    covariates: Any = ...,
     folds: int = ...,
     resamples: int = ...,
     seed: Any = ...,
@@ -199,6 +207,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     mixture: Any = None,
     groups: ArrayLike | None = None,
     fold_groups: ArrayLike | None = None,
+    covariates: Any = None,
     folds: int = 5,
     resamples: int = 10,
     seed: Any = None,
@@ -212,7 +221,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     Criteria: BIC, AIC, ICL, cross-validated likelihood, stability of labels under resampling, and the number of
     clusters of the paper's stick-breaking GMM. The recommendation is the number with the lowest BIC among those whose
     held-out likelihood is within two standard errors, or one nat in total, of the best; numbers with nearly empty
-    intents are excluded. A failed fit affects only its own row.
+    intents are excluded. A failed fit affects only its own row. Ctrl-C raises `limiirl.errors.SelectionInterrupted`, a
+    KeyboardInterrupt whose `selection` compares the numbers of intents whose fit and folds are complete.
 
     Parameters
     ----------
@@ -225,13 +235,16 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     mixture : IntentMixture or SwitchingMixture, optional
         Template for all other parameters except `progress` and `verbose`. `max_length=None` is resolved from all
         demonstrations, so that the model is the same in every fold. For a `SwitchingMixture` the result is that of
-        `select_switching`, whose `ridges`, `switching_ridges`, `gammas`, `covariates`, `outer_folds` and `n_errors` are
-        also accepted.
+        `select_switching`, whose `ridges`, `switching_ridges`, `gammas`, `outer_folds` and `n_errors` are also
+        accepted.
     groups : (N,), optional
         Group of each demonstration, as for `IntentMixture.fit`. No group is split between folds.
     fold_groups : (N,), optional
         Groups of demonstrations that are held out together, for example the parts of one recording. Demonstrations of a
         group may differ in intent. Standard errors are clustered by these groups.
+    covariates : array, data frame, pyarrow Table or mapping of columns, optional
+        Covariates of the mixture weights, as for `IntentMixture.fit`, or of the steps, as for `SwitchingMixture.fit`.
+        Held-out demonstrations are scored with the weights that their covariates predict.
     folds : int
         Number of cross-validation folds; 0 disables cross-validation.
     resamples : int
@@ -259,12 +272,12 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     check_progress(progress)
     if isinstance(mixture, SelectsIntents):
         given = {"irl": irl, "groups": groups if fold_groups is None else fold_groups, "folds": folds, "seed": seed}
-        common = {"verbose": verbose, "progress": progress, "executor": executor}
+        common = {"covariates": covariates, "verbose": verbose, "progress": progress, "executor": executor}
         return mixture.select(mdp, demos, n_intents, **given, **common, **options)
     if options:
         name = next(iter(options))
         raise InvalidParameter.of(name, options[name], "requires mixture=SwitchingMixture(...)")
-    problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, seed, fold_groups)
+    problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, seed, fold_groups, covariates)
     numbers = check_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     total, done = len(numbers) * (1 + folds + resamples) + 1, 0
@@ -276,8 +289,15 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
             if report is not None:
                 report(done, total, message)
 
-        results = _run_fits(problem, numbers, (folds, resamples), executor, tick)
-        stick_breaking_gmm = _count_clusters(problem, numbers[-1])
+        results: dict[RefitTask, RefitResult] = {}
+        try:
+            _run_fits(problem, numbers, (folds, resamples), executor, tick, results)
+            stick_breaking_gmm = _count_clusters(problem, numbers[-1])
+        except KeyboardInterrupt:
+            partial = _summarise_complete(problem, numbers, results, folds, resamples)
+            if partial is None:
+                raise
+            raise SelectionInterrupted(partial) from None
         tick("stick-breaking GMM")
     return _summarise(problem, numbers, results, folds, stick_breaking_gmm)
 
@@ -313,11 +333,35 @@ def _summarise(
     return Selection(tuple(rows), recommended, recommendations, reason, mixtures, problem.units.noun)
 
 
+def _summarise_complete(
+    problem: SelectionProblem, numbers: list[int], results: dict[RefitTask, RefitResult], folds: int, resamples: int
+) -> Selection | None:
+    """Return the comparison of the numbers of intents whose fit and folds are complete, or None if there are none."""
+    complete = []
+    for k in numbers:
+        tasks = [RefitTask(k, WHOLE), *(RefitTask(k, FOLD, i) for i in range(folds))]
+        if all(task in results for task in tasks) and results[tasks[0]].value is not None:
+            complete.append(k)
+    if not complete:
+        return None
+    kept = {
+        task: result
+        for task, result in results.items()
+        if task.kind != RESAMPLE or RefitTask(task.n_intents, RESAMPLE, resamples - 1) in results
+    }
+    missing = tuple(k for k in numbers if k not in complete)
+    return replace(_summarise(problem, complete, kept, folds, None), missing=missing)
+
+
 def _run_fits(
-    problem: SelectionProblem, numbers: list[int], refits: tuple[int, int], executor: Mapper | None, tick: Tick
-) -> dict[RefitTask, RefitResult]:
-    """Return the results of all tasks, in order; `refits` are the numbers of folds and of resamples."""
-    results: dict[RefitTask, RefitResult] = {}
+    problem: SelectionProblem,
+    numbers: list[int],
+    refits: tuple[int, int],
+    executor: Mapper | None,
+    tick: Tick,
+    results: dict[RefitTask, RefitResult],
+) -> None:
+    """Add the results of all tasks, in order, to `results`; `refits` are the numbers of folds and of resamples."""
     failed: set[int] = set()
     for fit in map_tasks(RefitRunner(problem, refits[0]), refit_tasks(numbers, *refits, failed, tick), executor):
         results[fit.task] = fit
@@ -327,7 +371,6 @@ def _run_fits(
     if len(failed) == len(numbers):
         message = f"No number of intents could be fitted. {results[RefitTask(1, WHOLE)].notes.errors[0]}"
         raise LimiirlError(message, parameter="n_intents", value=numbers)
-    return results
 
 
 def _row(

@@ -146,7 +146,7 @@ def _remainder(described: Described) -> str:
     if not left:
         return ""
     kind = "other" if described.tied else "smaller"
-    return f" ({left} {kind} {'difference' if left == 1 else 'differences'} below)"
+    return f" (and {left} {kind} {'difference' if left == 1 else 'differences'})"
 
 
 def describe(view: IntentsView, k: int) -> str:

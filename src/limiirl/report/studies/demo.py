@@ -127,14 +127,17 @@ def compare_initialisations(results: Results) -> str:
 
 
 def accuracy_rows(results: Results) -> list[tuple[str, str]]:
-    """Return each initialisation with its percentage of correctly assigned test trajectories as text."""
+    """Return each initialisation with its percentage of correctly assigned test trajectories, and the 95 % interval."""
     rows = []
     for method in results.study.methods:
         values = 100.0 * results.finite(method, PAPER_LENGTH, "accuracy")
         interval = results.interval(method, PAPER_LENGTH, "accuracy")
         if values.size:
-            half = "" if interval is None else f" ± {100.0 * interval.half_width:.1f}"
-            rows.append((method, f"{values.mean():.1f}{half} %"))
+            text = f"{values.mean():.1f} %"
+            if interval is not None:  # Student's interval may extend beyond 0 and 100
+                low, high = (min(max(100.0 * end, 0.0), 100.0) for end in (interval.low, interval.high))
+                text += f" [{low:.0f}, {high:.0f}]"
+            rows.append((method, text))
     return rows
 
 

@@ -207,7 +207,8 @@ def _findings_table(name: str, title: str, heading: str, verdicts: Sequence[tupl
 def count_verdicts(verdicts: Sequence[str]) -> str:
     """Return the numbers of claims with each verdict as text."""
     hold, fail, undecided = (verdicts.count(verdict) for verdict in (HOLDS, FAILS, OPEN))
-    return f"{hold} hold, {fail} do not hold and {undecided} are open"
+    verbs = ("holds" if hold == 1 else "hold", "does" if fail == 1 else "do", "is" if undecided == 1 else "are")
+    return f"{hold} {verbs[0]}, {fail} {verbs[1]} not hold and {undecided} {verbs[2]} open"
 
 
 def _lead(results: Sequence[Results], verdicts: Sequence[str]) -> str:

@@ -126,8 +126,8 @@ def write_parquet(trips: Trips, path: Any) -> None:
     columns |= {"time": pa.array(trips.time_s), "lat": pa.array(trips.lat), "lon": pa.array(trips.lon)}
     if trips.groups is not None:
         columns["driver"] = _as_arrow(trips.groups).take(rows)
-    with atomic_write(path) as scratch:
-        pq.write_table(pa.table(columns), scratch, compression="zstd", write_page_checksum=True)
+    with atomic_write(path) as scratch, scratch.open("wb") as stream:  # pyarrow opens only paths in UTF-8
+        pq.write_table(pa.table(columns), stream, compression="zstd", write_page_checksum=True)
 
 
 def make_read_error(path: Path, error: Exception) -> Exception:
