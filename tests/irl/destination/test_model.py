@@ -472,3 +472,18 @@ def test_many_rewards_with_a_ridge_have_no_null_directions():
     directions = model.result_.null_directions
     np.testing.assert_allclose(directions[:, with_ridge], 0.0, rtol=0.0, atol=0.0)
     assert len(model.null_directions(wide, np.zeros(wide.n_features))) > len(directions)
+
+
+def test_lbfgs_does_not_depend_on_the_units_of_features():
+    mdp = grid()
+    units = np.array([100.0, 1.0, 0.1])
+    other = mdp.replace(state_features=mdp.state_features * units[:2], edge_features=mdp.edge_features * units[2])
+    model = DestinationMaxEnt(bounds=None, solver="lbfgs", ridge=0.0)
+    rng = np.random.default_rng(0)
+    ends = rng.permuted(np.tile(np.arange(mdp.n_states), (80, 1)), axis=1)[:, :2]
+    start = np.full(3, -1.5)
+    demos = model.sample(mdp, [-1.0, -2.0, -1.5], ends[:, 0], ends[:, 1], seed=0)
+    theta = model.fit(mdp, demos, start=start)
+    n_evaluations = model.result_.n_evaluations
+    np.testing.assert_allclose(model.fit(other, demos, start=start / units) * units, theta, rtol=1e-3)
+    assert model.result_.n_evaluations <= n_evaluations + 3
