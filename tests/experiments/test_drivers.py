@@ -237,9 +237,9 @@ def all_paths():
 
 
 def paths_between(first, last):
-    """All paths that end at the first arrival, up to fifty segments; the weight of longer ones is negligible."""
+    """All paths that end at the first arrival, up to eighty segments; the weight of longer ones is negligible."""
     result, next_segments = [], [[first]]
-    for _ in range(50):
+    for _ in range(80):
         result += [path for path in next_segments if path[-1] == last]
         next_segments = [[*path, s] for path in next_segments if path[-1] != last for s in SUCCESSORS[path[-1]]]
     return result

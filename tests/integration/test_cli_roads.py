@@ -153,7 +153,7 @@ class TestMatch:
     def test_prints_losses_and_writes_a_report(self, folder, matched):
         given = ("roads", "match", "town.npz", "trips.csv", "--step", "5", "--out", "again.npz", "--page", "quality")
         printed = limiirl(folder, *given).stdout
-        assert "trips_lost:\n  " in printed
+        assert "trips lost:\n  " in printed
         assert "Saved to again.npz.\nLearn driving styles with `limiirl roads fit town.npz again.npz`.\n" in printed
         assert f"Report: {Path('quality/index.html')}" in printed
         assert is_report(folder / "quality" / "index.html", "High confidence")

@@ -27,7 +27,7 @@ from tests.oracles.runs import (
 resource = pytest.importorskip("resource", reason="runs are killed as process groups and limited, which needs POSIX")
 
 # Many short trials, so that a kill always interrupts some of them.
-STUDY, REPEATS = "margin", 12
+STUDY, REPEATS = "margin", 150
 MARGIN = ("reproduce", STUDY, "--no-report", "--json", "--repeats")
 
 

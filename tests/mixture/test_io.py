@@ -454,11 +454,13 @@ def test_any_change_of_the_json_is_read_or_reported(saved):
 
 def test_loops_of_links_and_invalid_paths_raise(fitted, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
-    for folder in (tmp_path / "loop", tmp_path / "loop" / "x", tmp_path / ("x" * 300)):
-        with pytest.raises(OSError, match=r"symbolic links|too long"):
-            fitted.save(folder)
-        with pytest.raises(OSError, match=r"symbolic links|too long"):
-            IntentMixture.load(folder)
+    for folder in (tmp_path / "loop", tmp_path / "loop" / "x"):
+        for call in (fitted.save, IntentMixture.load):
+            with raises(InvalidFile, parameter="folder", value=str(folder)):
+                call(folder)
+    for call in (fitted.save, IntentMixture.load):
+        with pytest.raises(OSError, match="too long"):
+            call(tmp_path / ("x" * 300))
     for folder in (None, 3, "a\0b"):
         with raises(InvalidParameter, parameter="folder", value=folder):
             fitted.save(folder)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import typer
 
-from limiirl._validation import check_count
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
@@ -193,6 +192,8 @@ def parse_number(text: str) -> int:
     >>> parse_number("3")
     3
     """
+    from limiirl._validation import check_count
+
     try:
         return check_count(int(text), "n_intents")
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numba
@@ -190,7 +191,7 @@ class DestinationProblem(FitProblem):
             args = part, starts[mine], self.regulariser.box
             if name != "lbfgs":  # the other solvers use second derivatives
                 return SOLVERS[name](*args, tol[mine], max_evaluations)
-            scale = np.sqrt(np.mean(part.scale, axis=0))
+            scale = self.search_scale
             return minimise_scaled(minimise_lbfgs, *args, tol[mine] / scale, max_evaluations, scale)
 
         def one(k: int) -> FitResult:
@@ -210,6 +211,16 @@ class DestinationProblem(FitProblem):
         for fork in domains:
             self._domain.merge(fork)
         return results
+
+    @cached_property
+    def search_scale(self) -> FloatArray:
+        """Scale (d,) of L-BFGS searches, the root of the approximate curvature of the objective of all demonstrations.
+
+        It does not depend on responsibilities, so that a search is the same alone and in a batch.
+        """
+        everyone = np.ones((len(self.trips.features), 1))
+        ridge = self.regulariser.ridge[None]
+        return np.asarray(np.sqrt(DestinationLikelihood(self.values, self.trips, everyone, ridge).scale[0]))
 
     def feasible_start(self) -> FloatArray:
         """Return a feasible theta (d,) within the bounds."""

@@ -137,6 +137,10 @@ def minimise_lbfgs(
         return list(map(search, repeat(objective), range(len(clipped))))
 
 
+# Relative difference up to which values of the objective are equal except for rounding errors.
+_TIE = 2.0**-52
+
+
 class _EvaluationLimit(Exception):
     """The maximum number of evaluations is reached."""
 
@@ -163,7 +167,10 @@ class _Recorder:
             # The line search of scipy requires finite values: this one is that of a parabola along the step, whose
             # minimum is at a quarter of the step, so that the next step is shorter.
             return self.value + abs(float(self.gradient @ (theta - self.theta))), -3.0 * self.gradient
-        if value < self.value:
+        # Values that differ by rounding errors are compared by the size of the gradient, which is more accurate.
+        tie = _TIE * abs(self.value)
+        smaller = np.sum(gradients[0] ** 2) < np.sum(self.gradient**2)
+        if value < self.value - tie or (value <= self.value + tie and smaller):
             self.value, self.theta, self.gradient = value, theta.copy(), gradients[0]
         return value, gradients[0]
 
@@ -171,10 +178,13 @@ class _Recorder:
 def _search(objective: Any, k: int, starts: FloatArray, box: Box, tols: FloatArray, max_evaluations: int) -> FitResult:
     best, tol = _Recorder(objective, k, starts[k], max_evaluations), tols[k]
     options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * float(np.min(tol)), "ftol": 0.0, "maxcor": 20}
-    bounds, status, before = list(zip(box.lower, box.upper, strict=True)), Status.STALLED, np.inf
-    # A search that stalls is repeated without its memory.
-    while best.value < before and box.residual(best.theta, best.gradient / tol) > 1.0:
-        before = best.value
+    bounds, status = list(zip(box.lower, box.upper, strict=True)), Status.STALLED
+    before = residual_before = np.inf
+    # A search that stalls is repeated without its memory, as long as the value decreases or the gradient is halved.
+    while (here := box.residual(best.theta, best.gradient / tol)) > 1.0:
+        if best.value >= before and here > 0.5 * residual_before:
+            break
+        before, residual_before = best.value, here
         try:
             minimize(best, best.theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         except _EvaluationLimit:
