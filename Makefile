@@ -6,8 +6,9 @@ JOBS ?= 2
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 # The tiers of tests: see the markers in pyproject.toml.
 COSTLY = integration or cluster or browser or docs or gpu or slow
-# These start processes or draw whole pages.
-NOT_QUICK = tests/executors tests/experiments tests/report tests/testing
+# These start processes, draw whole pages, compare many fits, sample posteriors or enumerate at length.
+NOT_QUICK = tests/executors tests/experiments tests/report tests/testing tests/test_parallel.py tests/switching/test_selection.py \
+  tests/switching/test_information.py tests/mixture/bayesian/test_sampling.py tests/worlds/test_gym.py
 
 VENV := .venv
 # Windows names the folder and the programs of an environment differently; make runs there in the shell of Git.
